@@ -268,6 +268,17 @@ void make_temporary_folder(const fs::path& root, const fs::path& path) {
 
 void make_directories(const fs::path& path) { create_folder({}, path, true, path); }
 
+bool make_new_folder(const fs::path& path) {
+  const fs::path above = folder_of(without_trailing_slash(path));
+  make_directories(above);
+  if (io::mkdir(path.c_str(), kFolderMode) < 0) {
+    if (errno == EEXIST) return false;
+    fail_io(errno, "create the folder", path);
+  }
+  sync_folder(above);
+  return true;
+}
+
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   AtomicFile file(path, bytes.size());
   file.write(bytes);
@@ -401,6 +412,13 @@ void AppendFile::line(std::string_view text) {
   std::string whole(text);
   whole += '\n';
   record(whole);
+}
+
+bool AppendFile::still_there() const {
+  struct stat named {
+  }, open{};
+  return ::stat(path_.c_str(), &named) == 0 && ::fstat(fd_, &open) == 0 && named.st_dev == open.st_dev &&
+         named.st_ino == open.st_ino;
 }
 
 void AppendFile::record(std::string_view bytes) {

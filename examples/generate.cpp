@@ -33,7 +33,10 @@ struct Options {
 
 void declare(Flags& flags, Options& o) {
   flags.group("what");
-  flags.add("checkpoint", "PATH", o.checkpoint, "the --out folder of train_gpt, or one checkpoint in it");
+  flags.add(
+      "checkpoint", "PATH", o.checkpoint,
+      "the --out folder of train_gpt, for its newest checkpoint; with /best after it, for the one with the lowest "
+      "validation loss; or one checkpoint");
   flags.add("prompt", "TEXT", o.prompt, "what the text begins with");
   flags.add("length", "N", o.generate.length, "tokens to generate", Range::at_least(1));
   flags.group("how");
@@ -69,6 +72,7 @@ int run(const Options& o) {
   const OwnCores own_cores(0, team);
   const std::shared_ptr<ProcessGroup> alone = self_group();
   checkpoint::Checkpoint checkpoint = open_saved_run(*alone, o.checkpoint);
+  std::fprintf(stderr, "checkpoint: %s\n", checkpoint.path().c_str());
   const SavedGpt saved = read_saved_gpt(checkpoint);
   validate_heads(saved.config, on_gpu ? Device::cuda : Device::cpu);
   std::vector<std::int32_t> prompt;

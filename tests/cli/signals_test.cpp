@@ -191,8 +191,8 @@ TEST_CASE("without --out a signal saves nothing, and the run says so") {
   const std::string text = shell("cat " + log).output;
   INFO(text);
   CHECK(left.code == 75);
-  CHECK(contains(text, "a signal asks for a save, but there is no --out: nothing was saved; continuing\n"));
-  CHECK(contains(text, "; there is no --out: nothing was saved\n"));
+  CHECK(contains(text, "a signal asks for a save, but --out is none: nothing was saved; continuing\n"));
+  CHECK(contains(text, "; --out is none: nothing was saved\n"));
 }
 
 TEST_CASE("a second interrupt ends a run at once") {

@@ -64,7 +64,7 @@ TEST_CASE("a page from the events of a run") {
   logged.record.skipped = 3;
   metrics.apply(logged, 1002);
   metrics.apply(Validated{.step = 22, .loss = INFINITY, .meaning = ""}, 1003);
-  metrics.apply(Saved{.step = 22, .path = "", .bytes = 1, .seconds = 1}, 1004);
+  metrics.apply(Saved{.step = 22, .path = "", .bytes = 1, .seconds = 1, .warning = ""}, 1004);
   metrics.apply(Said{.level = Said::Level::warning, .text = "w"}, 1004);
   metrics.apply(Said{.text = "i"}, 1004);
   const std::string page = metrics.page();

@@ -163,6 +163,20 @@ TEST_CASE("without a folder nothing is written; a full disk delays records") {
   CHECK(curve(out, "loss/training") == Points{{1, 5}, {2, 4}, {3, 3}});
 }
 
+TEST_CASE("event files that are removed during a run are followed by a new one") {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  TensorboardSink sink;
+  sink.receive(began(out, 0));
+  sink.receive(logged(1, 5));
+  fs::remove_all(out / "tensorboard");
+  sink.receive(logged(2, 4));
+  sink.receive(logged(3, 3));
+  REQUIRE(event_files(out).size() == 1);
+  CHECK(all_events(out)[0].version == "brain.Event:2");
+  CHECK(curve(out, "loss/training") == Points{{2, 4}, {3, 3}});
+}
+
 TEST_CASE("a folder that cannot be made does not end the run") {
   const TempFolder folder;
   write_plainly(folder / "run", "a file");

@@ -11,14 +11,14 @@
 namespace trireme {
 namespace {
 
-std::unique_ptr<EventSink> terminal_sink(const TrainOptions& options) {
+std::unique_ptr<EventSink> terminal_sink(const TrainOptions& options, std::int64_t eval_every) {
   const RunOptions& run = options.run;
   Screen& screen = Screen::of_process();
   if (run.json) return std::make_unique<JsonSink>(screen);
   if (run.quiet) return std::make_unique<QuietSink>(screen);
   return std::make_unique<TerminalSink>(screen,
                                         Eta::Schedule{.steps = options.schedule.steps,
-                                                      .eval_every = run.eval_every,
+                                                      .eval_every = eval_every,
                                                       .sample_every = run.sample_every,
                                                       .save_every = run.checkpoint_every},
                                         run.verbose);
@@ -33,8 +33,9 @@ SinkResources SinkResources::acquire(const TrainOptions& options) {
   return resources;
 }
 
-void add_sinks(EventStream& events, const TrainOptions& options, RunFolder& folder, SinkResources& resources) {
-  events.add(terminal_sink(options));
+void add_sinks(EventStream& events, const TrainOptions& options, std::int64_t eval_every, RunFolder& folder,
+               SinkResources& resources) {
+  events.add(terminal_sink(options, eval_every));
   events.add(std::make_unique<MetricsSink>(folder));
   if (options.tracking.tensorboard) events.add(std::make_unique<TensorboardSink>());
   if (resources.prometheus) {

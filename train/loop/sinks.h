@@ -19,7 +19,9 @@ struct SinkResources {
   static SinkResources acquire(const TrainOptions& options);
 };
 
-/// Adds every sink that the options ask for. Call on the first rank only. `folder` must outlive `events`.
-void add_sinks(EventStream& events, const TrainOptions& options, RunFolder& folder, SinkResources& resources);
+/// Adds every sink that the options ask for. Call on the first rank only. `eval_every`: steps between evaluations, 0 if
+/// there are none during training. `folder` must outlive `events`.
+void add_sinks(EventStream& events, const TrainOptions& options, std::int64_t eval_every, RunFolder& folder,
+               SinkResources& resources);
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 // starts the ranks; what each of them does is in train/loop/rank_run.cpp.
 #include "train/loop/training.h"
 
+#include <ctime>
 #include <optional>
 
 #include "train/faults/injection.h"
@@ -11,6 +12,7 @@
 #include "train/program/screen.h"
 #include "train/program/signals.h"
 #include "train/report/memory.h"
+#include "train/runs/new_folder.h"
 #include "train/runs/run_folder.h"
 
 namespace trireme {
@@ -49,10 +51,12 @@ bool read_task_flags(int argc, const char* const* argv, Flags& flags, Task& task
 }
 
 int train(Task& task) {
-  const TrainOptions& o = task.options();
+  TrainOptions& o = task.options();
   if (!o.run.dry_run) catch_signals();
   std::optional<RunFolder> folder;
   SinkResources sinks;
+  if (o.run.chooses_folder() && o.run.out.empty())
+    o.run.out = free_run_folder(task.name(), std::time(nullptr)).string();
   try {
     folder.emplace(o.run.out, o.run.resume);
     sinks = SinkResources::acquire(o);

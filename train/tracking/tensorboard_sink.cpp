@@ -90,26 +90,36 @@ void TensorboardSink::begin(const RunBegan& run) {
   const double time = now();
   // A run that begins from another run's checkpoint keeps the point of its first validation, at that step.
   const std::int64_t first = run.first_step == 0 ? 0 : run.first_step + 1;
-  waiting_ = tensorboard::version_record(time) + tensorboard::restart_record({time, first}) +
-             tensorboard::text_record({time, run.first_step}, "configuration", tensorboard::verbatim(run.config));
+  open_file();
+  write(tensorboard::restart_record({time, first}) +
+        tensorboard::text_record({time, run.first_step}, "configuration", tensorboard::verbatim(run.config)));
+}
+
+void TensorboardSink::open_file() {
+  file_.reset();
   try {
     make_directories(folder_);
     file_ = std::make_unique<AppendFile>(folder_ / next_name(folder_));
+    waiting_ = tensorboard::version_record(now()) + waiting_;
   } catch (const Error& error) { warn(fmt::format("{}; training goes on without TensorBoard", error.reason())); }
-  if (file_) write("");
 }
 
-void TensorboardSink::write(const std::string& record) {
+void TensorboardSink::write(const std::string& records) {
   if (!file_) return;
-  const std::string records = waiting_ + record;
+  if (!file_->still_there()) {
+    warn(
+        fmt::format("a file for TensorBoard was removed from {}; training goes on, with a new file", folder_.string()));
+    open_file();
+    if (!file_) return;
+  }
+  waiting_ += records;
   try {
-    file_->record(records);
+    file_->record(waiting_);
     waiting_.clear();
   } catch (const Error& error) {
-    if (waiting_.empty() || record.empty())
-      warn(fmt::format("{}; training goes on, and what is for TensorBoard waits for room", error.reason()));
-    waiting_ = records;
+    if (!waits_) warn(fmt::format("{}; training goes on, and what is for TensorBoard waits for room", error.reason()));
   }
+  waits_ = !waiting_.empty();
 }
 
 }  // namespace trireme

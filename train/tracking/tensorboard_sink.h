@@ -19,16 +19,19 @@ class TensorboardSink : public EventSink {
 
   TensorboardSink() = default;
   ~TensorboardSink() override;  ///< warns if records could not be written
-  /// RunBegan creates the file. If that or a later write fails, prints one warning; records then wait for room.
+  /// RunBegan creates the file. If that or a later write fails, prints one warning; records then wait for room. If the
+  /// file was removed, warns, and begins a new one.
   void receive(const Event& event) override;
 
  private:
   void begin(const RunBegan& run);
-  void write(const std::string& record);
+  void open_file();
+  void write(const std::string& records);
 
   std::filesystem::path folder_;      // empty before RunBegan, and if nothing is kept
   std::unique_ptr<AppendFile> file_;  // null if it could not be created
   std::string waiting_;               // records that are not written yet
+  bool waits_ = false;                // a write has failed, and that was said
 };
 
 }  // namespace trireme
