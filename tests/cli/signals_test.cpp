@@ -180,7 +180,7 @@ TEST_CASE("a run that is told to save does so and goes on") {
   }
 }
 
-TEST_CASE("without --out a signal saves nothing, and the run says so") {
+TEST_CASE("with --out none a signal saves nothing, and the run says so") {
   const Workplace work;
   const std::string log = work.path("log");
   const Result left =

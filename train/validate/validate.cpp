@@ -197,7 +197,7 @@ void validate_guards(const TrainOptions& o) {
   if (o.guards.spike_threshold == 0) return;
   if (!o.run.keeps_files() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))
     fail(ExitCode::usage, "guards",
-         "--spike-threshold {} goes back to a checkpoint, and this run saves none before its end; expected --out "
+         "--spike-threshold {} goes back to a checkpoint, and this run saves none before its end; expected --out DIR "
          "and --checkpoint-every or --checkpoint-minutes; give them, or drop --spike-threshold",
          o.guards.spike_threshold);
 }
