@@ -72,7 +72,7 @@ int run(const Options& o) {
   const OwnCores own_cores(0, team);
   const std::shared_ptr<ProcessGroup> alone = self_group();
   checkpoint::Checkpoint checkpoint = open_saved_run(*alone, o.checkpoint);
-  std::fprintf(stderr, "checkpoint: %s\n", checkpoint.path().c_str());
+  Screen::of_process().warn("checkpoint: " + checkpoint.path().string());
   const SavedGpt saved = read_saved_gpt(checkpoint);
   validate_heads(saved.config, on_gpu ? Device::cuda : Device::cpu);
   std::vector<std::int32_t> prompt;

@@ -58,7 +58,19 @@ class Metrics:
                 self.file.close()
             self.file, self.part, from_beginning = file, b"", True
         *lines, self.part = (self.part + self.file.read(1 << 22)).split(b"\n")
-        return [json.loads(line) for line in lines], from_beginning
+        try:
+            return [json.loads(line) for line in lines], from_beginning
+        except ValueError as error:
+            if from_beginning:
+                raise Refused(f"{self.path}: a line is not JSON: {error}") from error
+        self.file.seek(0)  # a line was cut after its beginning was read, and others followed: read all again
+        self.part = b""
+        return self.read_again()
+
+    def read_again(self):
+        self.file.close()
+        self.file = None
+        return self.read()
 
 
 def is_writing(folder):

@@ -9,6 +9,7 @@ import glob
 import importlib.util
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -78,15 +79,32 @@ def finish(bridge, seconds=180):
     return output
 
 
+def wandb_messages(path):
+    """The messages of a file of W&B: after 7 bytes, blocks of 32 KiB with pieces, each after its checksum, length and
+    kind (1: a whole message; 2, 3, 4: its first, a middle, its last piece), as in LevelDB's logs."""
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data.startswith(b":W&B"), path
+    at, message = 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:  # no room for a piece
+            at += 32768 - at % 32768
+            continue
+        _, length, kind = struct.unpack("<IHB", data[at:at + 7])
+        message += data[at + 7:at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):
+            yield message
+            message = b""
+
+
 def tracked_by_wandb(place):
     """Of each tracked run, the oldest first: name, whether it completed, whether it is superseded, {step: values}."""
     from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
     runs = []
     for file in sorted(glob.glob(os.path.join(place, "wandb", "offline-run-*", "*.wandb")), key=os.path.getmtime):
-        store, rows, name, tags, code = DataStore(), {}, "", (), None
-        store.open_for_scan(file)
-        while (data := store.scan_data()) is not None:
+        rows, name, tags, code = {}, "", (), None
+        for data in wandb_messages(file):
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
             kind = record.WhichOneof("record_type")

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* parent = "runs";
+constexpr const char* folder_of_runs = "runs";
 
 /// `config` with another value of --out, laid out as Flags::config_text() does.
 std::string with_out(const std::string& config, const std::string& out) {
@@ -27,7 +27,7 @@ std::string with_out(const std::string& config, const std::string& out) {
 fs::path free_run_folder(const std::string& name, std::time_t now) {
   std::tm local{};
   ::localtime_r(&now, &local);
-  const fs::path first = fs::path(parent) / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, local);
+  const fs::path first = fs::path(folder_of_runs) / fmt::format("{}-{:%Y%m%d-%H%M%S}", name, local);
   fs::path path = first;
   for (int number = 2; is_there(path); ++number) path = fmt::format("{}-{}", first.string(), number);
   return path;

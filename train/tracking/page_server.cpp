@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <thread>
@@ -60,7 +61,7 @@ std::string response(std::string_view status, std::string_view body, bool with_b
 }
 
 /// The answer to a request, of which `line` is the first line without its end.
-std::string answer(std::string_view line, const std::function<std::string()>& page) {
+std::string reply_to(std::string_view line, const std::function<std::string()>& page) {
   const std::size_t method_end = line.find(' '), path_end = line.find(' ', method_end + 1);
   if (path_end == std::string_view::npos || !line.substr(path_end + 1).starts_with("HTTP/1."))
     return response("400 Bad Request", "expected GET /metrics HTTP/1.1\n", true);
@@ -220,7 +221,7 @@ class PageServer::Loop {
     if (end.pos >= 0) {
       const Owned<char, ::free> line(evbuffer_readln(in, nullptr, EVBUFFER_EOL_CRLF));
       try {
-        reply = answer(line == nullptr ? "" : line.get(), c.loop->page_);
+        reply = reply_to(line == nullptr ? "" : line.get(), c.loop->page_);
       } catch (const std::exception&) { return close(&c); }  // out of memory
     } else if (evbuffer_get_length(in) >= most_request_bytes) {
       reply = response("431 Request Header Fields Too Large", "the request is too long\n", true);

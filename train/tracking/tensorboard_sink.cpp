@@ -32,7 +32,9 @@ std::string tag_of(std::string_view key) {
   return fmt::format("progress/{}", key);
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 std::string host_name() {
   std::array<char, 256> host{};
@@ -42,7 +44,7 @@ std::string host_name() {
 /// A name that sorts after those in `folder`: TensorBoard reads the files in this order. A number of seconds has ten
 /// digits until the year 2286.
 std::string next_name(const fs::path& folder) {
-  auto second = static_cast<std::int64_t>(now());
+  auto second = static_cast<std::int64_t>(wall_time());
   for (const std::string& name : list_folder(folder)) {
     std::int64_t earlier = 0;
     if (!name.starts_with(name_begin)) continue;
@@ -52,12 +54,12 @@ std::string next_name(const fs::path& folder) {
   return fmt::format("{}{:010}.{}", name_begin, second, host_name());
 }
 
-void warn(const std::string& text) { Screen::of_process().warn("trireme: " + text); }
+void tell(const std::string& text) { Screen::of_process().warn("trireme: " + text); }
 
 }  // namespace
 
 TensorboardSink::~TensorboardSink() {
-  if (!waiting_.empty()) warn(fmt::format("{} bytes for {} were never written", waiting_.size(), folder_.string()));
+  if (!waiting_.empty()) tell(fmt::format("{} bytes for {} were never written", waiting_.size(), folder_.string()));
 }
 
 void TensorboardSink::receive(const Event& event) {
@@ -69,16 +71,16 @@ void TensorboardSink::receive(const Event& event) {
                        if (key != "step" && key != "val_loss")
                          scalars.emplace_back(tag_of(key), static_cast<double>(value));
                      });
-                     write(scalars_record({now(), logged.record.step}, scalars));
+                     write(scalars_record({wall_time(), logged.record.step}, scalars));
                    },
                    [this](const Validated& v) {
-                     write(scalars_record({now(), v.step}, {{"loss/validation", v.loss}}));
+                     write(scalars_record({wall_time(), v.step}, {{"loss/validation", v.loss}}));
                    },
                    [this](const Sampled& s) {
-                     write(text_record({now(), s.step}, "sample", verbatim(s.text)));
+                     write(text_record({wall_time(), s.step}, "sample", verbatim(s.text)));
                    },
                    [this](const RolledBack& back) {
-                     write(restart_record({now(), back.step + 1}));
+                     write(restart_record({wall_time(), back.step + 1}));
                    },
                    [](const auto&) {}},
              event);
@@ -87,7 +89,7 @@ void TensorboardSink::receive(const Event& event) {
 void TensorboardSink::begin(const RunBegan& run) {
   if (run.out.empty()) return;
   folder_ = fs::path(run.out) / folder_name;
-  const double time = now();
+  const double time = wall_time();
   // A run that begins from another run's checkpoint keeps the point of its first validation, at that step.
   const std::int64_t first = run.first_step == 0 ? 0 : run.first_step + 1;
   open_file();
@@ -100,8 +102,8 @@ void TensorboardSink::open_file() {
   try {
     make_directories(folder_);
     file_ = std::make_unique<AppendFile>(folder_ / next_name(folder_));
-    waiting_ = tensorboard::version_record(now()) + waiting_;
-  } catch (const Error& error) { warn(fmt::format("{}; training goes on without TensorBoard", error.reason())); }
+    waiting_ = tensorboard::version_record(wall_time()) + waiting_;
+  } catch (const Error& error) { tell(fmt::format("{}; training goes on without TensorBoard", error.reason())); }
 }
 
 void TensorboardSink::write(const std::string& records) {
@@ -117,7 +119,7 @@ void TensorboardSink::write(const std::string& records) {
     file_->record(waiting_);
     waiting_.clear();
   } catch (const Error& error) {
-    if (!waits_) warn(fmt::format("{}; training goes on, and what is for TensorBoard waits for room", error.reason()));
+    if (!waits_) tell(fmt::format("{}; training goes on, and what is for TensorBoard waits for room", error.reason()));
   }
   waits_ = !waiting_.empty();
 }
