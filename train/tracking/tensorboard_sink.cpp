@@ -109,7 +109,7 @@ void TensorboardSink::open_file() {
 void TensorboardSink::write(const std::string& records) {
   if (!file_) return;
   if (!file_->still_there()) {
-    warn(
+    tell(
         fmt::format("a file for TensorBoard was removed from {}; training goes on, with a new file", folder_.string()));
     open_file();
     if (!file_) return;
