@@ -300,6 +300,17 @@ void make_temporary_folder(const fs::path& root, const fs::path& path) {
 
 void make_directories(const fs::path& path) { create_folder({}, path, true, path); }
 
+bool make_new_folder(const fs::path& path) {
+  const fs::path above = folder_of(without_trailing_slash(path));
+  make_directories(above);
+  if (io::mkdir(path.c_str(), kFolderMode) < 0) {
+    if (errno == EEXIST) return false;
+    fail_io(errno, "create the folder", path);
+  }
+  sync_folder(above);
+  return true;
+}
+
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   AtomicFile file(path, bytes.size());
   file.write(bytes);
@@ -431,13 +442,24 @@ AppendFile::~AppendFile() { io::close(fd_); }
 void AppendFile::line(std::string_view text) {
   std::string whole(text);
   whole += '\n';
+  record(whole);
+}
+
+bool AppendFile::still_there() const {
+  struct stat named {
+  }, open{};
+  return ::stat(path_.c_str(), &named) == 0 && ::fstat(fd_, &open) == 0 && named.st_dev == open.st_dev &&
+         named.st_ino == open.st_ino;
+}
+
+void AppendFile::record(std::string_view bytes) {
   std::uint64_t written = 0;
   const off_t before = ::lseek(fd_, 0, SEEK_END);
-  const int error = write_all(fd_, std::as_bytes(std::span(whole)), written);
+  const int error = write_all(fd_, std::as_bytes(std::span(bytes)), written);
   if (error == 0) return;
   // Best effort: if this fails too, opening the file next time repairs it.
-  if (before >= 0 && written > 0 && io::ftruncate(fd_, before) < 0) fail_write(error, path_, whole.size());
-  fail_write(error, path_, whole.size());
+  if (before >= 0 && written > 0 && io::ftruncate(fd_, before) < 0) fail_write(error, path_, bytes.size());
+  fail_write(error, path_, bytes.size());
 }
 
 }  // namespace trireme

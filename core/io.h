@@ -82,6 +82,8 @@ class FolderMark {
 
 /// Creates the folder and its parents, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
+/// Creates the folder, durably, and its parents. Returns false if it exists already: then somebody else has made it.
+bool make_new_folder(const std::filesystem::path& path);
 /// Creates a folder, and those between it and `root`. `root` must exist, and is not created again if somebody has moved
 /// it. The folder itself need not survive a power failure: it will get another name, by move_folder().
 void make_temporary_folder(const std::filesystem::path& root, const std::filesystem::path& path);
@@ -152,7 +154,8 @@ class FileLock {
 };
 
 /// Appends lines to a log such as metrics.jsonl. Each line reaches the file in one piece at once, so that a reader
-/// following it sees whole lines; a line cut short by an earlier crash is removed on opening.
+/// following it sees whole lines; a line cut short by an earlier crash is removed on opening. A log of another format
+/// needs a new file every time, because opening an existing one cuts it after its last newline.
 class AppendFile {
  public:
   /// Creates the file if needed. Throws ExitCode::data if it is not a regular file. Does not block on a pipe.
@@ -163,6 +166,10 @@ class AppendFile {
 
   /// Appends `text` and a newline. On failure the part already written is removed again.
   void line(std::string_view text);
+  /// The same without a newline, for a log of another format.
+  void record(std::string_view bytes);
+  /// False if the file was removed or replaced: what is appended then is lost when the program ends.
+  bool still_there() const;
 
  private:
   std::filesystem::path path_;

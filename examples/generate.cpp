@@ -45,7 +45,10 @@ struct Options {
 void declare(Flags& flags, Options& o) {
   flags.example("generate --checkpoint run1 --prompt \"The \" --length 200 --temperature 0.8");
   flags.group("what");
-  flags.add("checkpoint", "PATH", o.checkpoint, "the --out folder of train_gpt, or one checkpoint in it");
+  flags.add(
+      "checkpoint", "PATH", o.checkpoint,
+      "the --out folder of train_gpt, for its newest checkpoint; with /best after it, for the one with the lowest "
+      "validation loss; or one checkpoint");
   flags.add("prompt", "TEXT", o.prompt, "what the text begins with");
   flags.add("prompt-file", "FILE", o.prompt_file,
             "file with what the text begins with, its last newline included; -: standard input");
@@ -137,6 +140,7 @@ int run(const Options& o) {
   const OwnCores own_cores(0, team);
   const std::shared_ptr<ProcessGroup> alone = self_group();
   checkpoint::Checkpoint checkpoint = open_saved_run(*alone, o.checkpoint);
+  Screen::of_process().warn("checkpoint: " + checkpoint.path().string());
   const SavedGpt saved = read_saved_gpt(checkpoint);
   validate_heads(saved.config, on_gpu ? Device::cuda : Device::cpu);
   const std::string prompt = read_prompt(o);

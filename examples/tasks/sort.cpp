@@ -186,6 +186,7 @@ class SortTask : public Task {
     flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
     flags.add("length", "N", config_.length, "digits of a string", Range::count());
   }
+  std::string name() const override { return "sort"; }
   void validate() const override {
     validate_training(options(), config_.blocks());
     require_whole_sequences(options().mesh, "blocks cut the sequence themselves");

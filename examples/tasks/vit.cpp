@@ -146,6 +146,7 @@ class VitTask : public Task {
     flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
     flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
   }
+  std::string name() const override { return "vit"; }
   void validate() const override {
     validate_training(options(), config_.layers);
     require_whole_sequences(options().mesh, "the head averages over all patches");

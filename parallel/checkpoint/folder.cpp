@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/io.h"
+#include "parallel/checkpoint/best.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -49,10 +50,13 @@ struct OwnName {
 
 std::optional<OwnName> own_name(const fs::path& path) { return OwnName::of(path.filename().native()); }
 
-/// True for a temporary file of ResumeAttempts that a killed run left behind (core/io.h).
+/// True for a temporary file of ResumeAttempts or Best that a killed run left behind (core/io.h).
 bool is_unfinished_note(std::string_view name) {
-  const std::string begin = std::string(resuming) + writing;
-  return name.starts_with(begin) && all_of(name.substr(begin.size()), "0123456789.");
+  for (const std::string note : {resuming, Best::file_name}) {
+    const std::string begin = note + writing;
+    if (name.starts_with(begin) && all_of(name.substr(begin.size()), "0123456789.")) return true;
+  }
+  return false;
 }
 
 Candidate examine(const fs::path& path) {
@@ -189,9 +193,11 @@ void prune(const fs::path& checkpoints, std::int64_t keep, const fs::path& fresh
   if (found == all.end() || found->step < 0)
     fail(ExitCode::data, "checkpoint", "{} was saved, but cannot be read: {}; older checkpoints were kept",
          fresh.string(), found == all.end() ? "it is gone" : found->problem);
+  const std::optional<Best> best = Best::read(checkpoints);
   std::int64_t kept = 1;
   for (const Candidate& candidate : all) {
     if (candidate.step < 0 || candidate.path == fresh) continue;
+    if (best && candidate.path == checkpoints / folder_name(best->step)) continue;
     if (++kept > keep) take_away(candidate.path);
   }
 }

@@ -4,6 +4,7 @@
 //     step_00001000/                     complete: renamed to this after all its files were on disk
 //     step_00002000.tmp.0123456789abcdef/  being written, or left by a run that died
 //     step_00001000.bak/, step_1000/     other names, which no run writes: never touched
+//     best.json                          which one has the lowest validation loss (parallel/checkpoint/best.h)
 //
 // Read next: parallel/checkpoint/saver.h, which fills it.
 #pragma once
@@ -78,7 +79,7 @@ void remove_leftovers(const std::filesystem::path& checkpoints);
 /// Renames `temporary` to its final name, which makes it complete. Removes what already has that name.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& final_path);
 
-/// Keeps the newest `keep` checkpoints with valid manifests, `fresh` among them, and removes older ones. A checkpoint
+/// Keeps the newest `keep` checkpoints with valid manifests, `fresh` among them, and the best one, and removes others. A checkpoint
 /// is first renamed, durably, and then removed, so that no partial checkpoint is ever found. Throws ExitCode::data, and
 /// removes nothing, when `fresh` itself is not valid.
 void prune(const std::filesystem::path& checkpoints, std::int64_t keep, const std::filesystem::path& fresh);

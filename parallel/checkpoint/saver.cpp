@@ -4,6 +4,7 @@
 
 #include "core/io.h"
 #include "parallel/checkpoint/background.h"
+#include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/chunks.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/comm/texts.h"
@@ -74,9 +75,11 @@ Saver::~Saver() {
   if (committing_.valid()) committing_.wait();
 }
 
-void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run) {
+void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
+                  std::optional<double> validation_loss) {
   require(!busy(), "checkpoint", "a save is still under way; call finish() first");
   began_ = Clock::now();
+  validation_loss_ = validation_loss;
   temporary_ = checkpoints_ / temporary_name(step, nonce_);
   file_.take(owned_parts(held), mesh_.rank());
   saved_ = {.step = step,
@@ -126,7 +129,10 @@ std::optional<Saved> Saver::after_writing() {
     for (const std::string& text : descriptions) merge(manifest_, parse_part(text));
     require_complete(manifest_, saved_.path / manifest_name);
     commit(manifest_, temporary_, saved_.path);
-    return keep_ ? problem_of([&] { prune(checkpoints_, *keep_, saved_.path); }) : std::string();
+    return problem_of([&] {
+      if (validation_loss_) Best::update(checkpoints_, saved_.step, *validation_loss_);
+      if (keep_) prune(checkpoints_, *keep_, saved_.path);
+    });
   });
   return std::nullopt;
 }

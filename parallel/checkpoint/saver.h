@@ -10,7 +10,7 @@
 //   1. every rank writes its file into step_N.tmp.NONCE, syncs it and reads it back;
 //   2. at a step boundary the ranks agree that all files are written, and send their descriptions to rank 0;
 //   3. rank 0's thread writes the manifest, syncs it and the folder, renames the folder to step_N, syncs its parent,
-//      and prunes older checkpoints;
+//      notes whether this is the best checkpoint, and prunes older ones;
 //   4. at a later step boundary all ranks learn the result.
 // The threads make no collective calls. Only begin(), poll() and finish() do, which all ranks call in the same order. A
 // failure leaves earlier checkpoints as they are. Read next: parallel/checkpoint/rank_file.h,
@@ -33,7 +33,7 @@ struct Saved {
   double seconds = 0;        ///< from begin() to the commit, while training went on
   double stall_seconds = 0;  ///< of these, how long this rank's training stood still
   std::string error;         ///< why it failed, without "trireme: [where]"; empty: it is committed
-  std::string warning;       ///< committed, but older checkpoints could not be pruned
+  std::string warning;       ///< committed, but best.json could not be written, or older checkpoints not pruned
 };
 
 class Saver {
@@ -50,8 +50,11 @@ class Saver {
   bool committing() const { return phase_ == Phase::committing; }
   std::int64_t step() const { return saved_.step; }                  ///< of the save that is under way
   const std::filesystem::path& path() const { return saved_.path; }  ///< its final folder
-  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. Collective.
-  void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run);
+  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. `validation_loss`: of these
+  /// weights, if it is known and if the checkpoint with the lowest one is to be kept (parallel/checkpoint/best.h).
+  /// Collective.
+  void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
+             std::optional<double> validation_loss = {});
   /// The result of the save, once it has ended; nothing before that, and only once. Collective.
   std::optional<Saved> poll();
   /// As poll(), but waits. Collective.
@@ -75,6 +78,7 @@ class Saver {
   std::string nonce_;
 
   Phase phase_ = Phase::idle;
+  std::optional<double> validation_loss_;
   RankFile file_;
   std::filesystem::path temporary_;
   std::string refused_;                  // an error found before writing began

@@ -348,8 +348,9 @@ TEST_CASE("flags of checkpoints that cannot be followed are refused") {
     CHECK(result.code == 64);
     CHECK(contains(result.output, part));
   };
-  for (const std::string flag : {"--checkpoint-every 2", "--checkpoint-minutes 0.5", "--keep 1", "--resume auto"})
-    refused(flag, "has no effect without --out");
+  for (const std::string flag : {"--checkpoint-every 2", "--checkpoint-minutes 0.5", "--keep 1"})
+    refused(flag, "has no effect with --out none");
+  refused("--resume auto", "--resume auto continues the run in the folder of --out, and --out is none");
   refused("--keep 0 --out " + work.path("x"), "--keep");
   refused("--checkpoint-minutes -1 --out " + work.path("x"), "--checkpoint-minutes");
 }

@@ -180,7 +180,7 @@ TEST_CASE("a run that is told to save does so and goes on") {
   }
 }
 
-TEST_CASE("without --out a signal saves nothing, and the run says so") {
+TEST_CASE("with --out none a signal saves nothing, and the run says so") {
   const Workplace work;
   const std::string log = work.path("log");
   const Result left =
@@ -191,8 +191,8 @@ TEST_CASE("without --out a signal saves nothing, and the run says so") {
   const std::string text = shell("cat " + log).output;
   INFO(text);
   CHECK(left.code == 75);
-  CHECK(contains(text, "a signal asks for a save, but there is no --out: nothing was saved; continuing\n"));
-  CHECK(contains(text, "; there is no --out: nothing was saved\n"));
+  CHECK(contains(text, "a signal asks for a save, but --out is none: nothing was saved; continuing\n"));
+  CHECK(contains(text, "; --out is none: nothing was saved\n"));
 }
 
 TEST_CASE("a second interrupt ends a run at once") {

@@ -112,7 +112,7 @@ Workplace::Workplace() {
 std::string Workplace::small_run() const {
   return fmt::format(
       "--data {} --layers 2 --heads 2 --width 16 --context 16 --global-batch 8 --micro-batch 2 --steps 6 --log-every 1 "
-      "--eval-batches 2 --warmup-steps 2 --threads 1 ",
+      "--eval-batches 2 --warmup-steps 2 --threads 1 --out none ",
       path("text.txt"));
 }
 

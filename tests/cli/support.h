@@ -43,6 +43,7 @@ struct Workplace {
   std::filesystem::path folder = place.path();
   std::string path(const std::string& name) const { return (folder / name).string(); }
   /// Flags for a small model on that text, which trains in a moment: 2 layers, 2 heads, global batch 8, micro-batch 2.
+  /// Nothing is kept unless another --out follows.
   std::string small_run() const;
 };
 

@@ -12,7 +12,8 @@ using namespace trireme::testing;
 namespace {
 
 std::string train(const std::string& flags) {
-  const Result result = run("train", "--global-batch 12 --width 16 --heads 2 --lr 1e-2 --log-every 1 " + flags);
+  const Result result =
+      run("train", "--global-batch 12 --width 16 --heads 2 --lr 1e-2 --log-every 1 --out none " + flags);
   INFO(result.output);
   REQUIRE(result.code == 0);
   return result.output;

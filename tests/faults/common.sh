@@ -105,7 +105,7 @@ make_text "$work/text.txt"
 
 # Flags of a run that any mesh of up to 8 ranks makes in moments.
 tiny=(--data "$work/text.txt" --layers 2 --heads 2 --width 16 --context 16 --global-batch 8 --micro-batch 2
-  --log-every 1 --eval-batches 2 --warmup-steps 2 --threads 1)
+  --log-every 1 --eval-batches 2 --warmup-steps 2 --threads 1 --out none)
 
 # run_threads NAME FLAGS...: train_gpt with ranks that are threads; sets $code, writes $work/NAME.log. At most
 # $limit seconds (default 120), after which it is killed and $code is 137.

@@ -48,8 +48,9 @@ const std::vector<Layer>& layers() {
       {"nn", 14},
       {"optim", 15},
       {"models", 16},
-      {"train/program", 17},  // the frame around main(), the terminal
-      {"train/events", 18},   // what happens in a run, for all that shows or stores it
+      {"train/program", 17},   // the frame around main(), the terminal
+      {"train/events", 18},    // what happens in a run, for all that shows or stores it
+      {"train/tracking", 19},  // events for other programs: TensorBoard, Prometheus
       {"train/options", 19},
       {"train/report", 20},
       {"train/faults", 20},

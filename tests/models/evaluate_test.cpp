@@ -29,6 +29,15 @@ double loss_on(const std::string& mesh_text, std::int64_t batch, const Recipe& r
 
 }  // namespace
 
+TEST_CASE("evaluations are 20 in a run, or take about a tenth of the time") {
+  CHECK(evaluation_interval(1000, 10, 100) == 50);
+  CHECK(evaluation_interval(1001, 10, 100) == 51);
+  CHECK(evaluation_interval(1, 1, 1000) == 1);
+  const std::int64_t interval = evaluation_interval(100, 240, 8);
+  CHECK(interval == 100);
+  CHECK(3 * 8 * interval >= 10 * 240);  // work of steps, and of an evaluation
+}
+
 TEST_CASE("the validation loss is the mean over all targets, whatever the mesh and the batch") {
   double sum = 0;
   std::int64_t targets = 0;

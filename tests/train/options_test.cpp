@@ -319,7 +319,10 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "stage-layers",
                            "checkpoint-every",
                            "checkpoint-minutes",
-                           "keep"}) {
+                           "keep",
+                           "keep-best",
+                           "tensorboard",
+                           "prometheus"}) {
     check_listed(flag);
   }
   for (const char* flag : {"kv-heads", "ffn-width", "norm", "positions", "tied", "sequence-parallel"})

@@ -2,6 +2,7 @@
 #include "train/runs/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,11 +16,30 @@
 #include "parallel/checkpoint/manifest.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/text.h"
 #include "train/runs/metrics_sink.h"
 
 using namespace trireme;
 using namespace trireme::testing;
 namespace fs = std::filesystem;
+
+namespace {
+
+/// What f writes to standard error.
+template <class F>
+std::string captured_stderr(const F& f) {
+  const TempFolder folder;
+  const int before = ::dup(STDERR_FILENO), file = ::open((folder / "text").c_str(), O_RDWR | O_CREAT, 0600);
+  ::dup2(file, STDERR_FILENO);
+  f();
+  std::fflush(stderr);
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  ::close(file);
+  return content_of(folder / "text");
+}
+
+}  // namespace
 
 TEST_CASE("a run leaves its configuration and a line per step") {
   const TempFolder folder;
@@ -81,6 +101,33 @@ TEST_CASE("without --out nothing is written") {
   run.open("{}");
   run.log({});
   CHECK_FALSE(run.exists());
+}
+
+TEST_CASE("metrics.jsonl that is removed or replaced during a run is said, and a new file takes the lines") {
+  const TempFolder folder;
+  const fs::path out = folder / "run1", metrics = out / "metrics.jsonl";
+  RunFolder run(out, "none");
+  run.open("{}");
+  StepRecord record;
+  const auto log = [&](std::int64_t step) {
+    record.step = step;
+    return captured_stderr([&] { run.log(record); });
+  };
+  CHECK(log(1).empty());
+  fs::remove(metrics);
+  CHECK(contains(log(2), "metrics.jsonl was removed or replaced: its lines are lost"));
+  CHECK(log(3).empty());  // said once
+  CHECK(first_steps(read_file(metrics), 9) == read_file(metrics));
+  CHECK(occurrences(read_file(metrics), "\"step\":") == 2);
+  write_file(metrics, "{\"step\":9}\n");  // as an editor replaces it
+  CHECK(contains(log(4), "was removed or replaced"));
+  CHECK(read_file(metrics).starts_with("{\"step\":9}\n{\"step\":4,"));
+  fs::rename(out, folder / "moved");
+  CHECK(contains(log(5), "training goes on without that file"));
+  CHECK(log(6).empty());
+  fs::rename(folder / "moved", out);
+  CHECK(log(7).empty());
+  CHECK(contains(read_file(metrics), "\"step\":6,"));
 }
 
 TEST_CASE("a folder that holds a run is refused, unless that run goes on") {

@@ -220,7 +220,8 @@ TEST_CASE("supervisor: a command is refused that could not go on") {
     return failure([&] { const Supervisor supervisor(options, command); });
   };
   CHECK(contains(refused({}, {"train_gpt"}), "64 trireme: [run] the command has no --out"));
-  CHECK(contains(refused({}, {"train_gpt", "--out="}), "the command has no --out"));
+  for (const char* out : {"--out=", "--out=none", "--out=auto"})
+    CHECK(contains(refused({}, {"train_gpt", out}), "the command has no --out"));
   CHECK(contains(refused({}, {"mpirun", "t", "--out", "a", ":", "t"}), "several programs"));
   CHECK(
       contains(refused({}, {"train_gpt", "--config", "absent.json"}), "64 trireme: [run] --config absent.json is not"));

@@ -184,17 +184,32 @@ TEST_CASE("a run prints in one way") {
   CHECK(contains(verdict({"--json", "--verbose"}), "64 trireme: [output] --json with --verbose"));
 }
 
-TEST_CASE("checkpoints need a folder") {
-  CHECK(verdict({"--checkpoint-every", "5"}) ==
-        "64 trireme: [checkpoint] --checkpoint-every has no effect without --out, the folder with the checkpoints; "
-        "expected --out DIR; give --out or drop it");
-  for (const auto& flags : std::vector<std::vector<std::string>>{
-           {"--checkpoint-minutes", "0.5"}, {"--keep", "2"}, {"--resume", "auto"}, {"--checkpoint-every", "5"}}) {
-    std::vector<std::string> with_folder = flags;
-    with_folder.insert(with_folder.end(), {"--out", "run"});
-    CHECK(contains(verdict(flags), "has no effect without --out"));
-    CHECK(verdict(with_folder) == "nothing");
+TEST_CASE("checkpoints and event files need a folder") {
+  CHECK(verdict({"--checkpoint-every", "5", "--out", "none"}) ==
+        "64 trireme: [checkpoint] --checkpoint-every has no effect with --out none, as checkpoints are in that folder; "
+        "expected --out DIR or auto; change --out or drop it");
+  for (const auto& flags : std::vector<std::vector<std::string>>{{"--checkpoint-minutes", "0.5"},
+                                                                 {"--keep", "2"},
+                                                                 {"--resume", "auto"},
+                                                                 {"--checkpoint-every", "5"},
+                                                                 {"--tensorboard", "on"}}) {
+    const auto with_out = [&](const std::string& out) {
+      std::vector<std::string> all = flags;
+      all.insert(all.end(), {"--out", out});
+      return verdict(all);
+    };
+    CHECK(contains(with_out("none"), "--out"));
+    CHECK(with_out("run") == "nothing");
+    if (flags.front() == "--resume")
+      CHECK(contains(verdict(flags), "--resume auto continues the run in the folder of --out, and --out is auto"));
+    else
+      CHECK(verdict(flags) == "nothing");
   }
+}
+
+TEST_CASE("an address for Prometheus") {
+  CHECK(verdict({"--prometheus", "localhost:9400"}) == "nothing");
+  CHECK(contains(verdict({"--prometheus", "localhost"}), "64 trireme: [--prometheus] 'localhost' is not an address"));
 }
 
 TEST_CASE("threads that no machine has") {

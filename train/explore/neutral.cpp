@@ -58,15 +58,18 @@ const std::vector<Neutral>& neutral_changes() {
       {"reduction", {"auto", "exact"}},  // fast needs processes
       {"zero-prefetch", {"0", "1", "3"}},
       {"zero-resident", {"0", "300", "100000"}},
-      {"eval-every", {"0", "1", "2"}},
+      {"eval-every", {"0", "1", "2", "auto"}},
       {"sample-every", {"1", "2"}},
       {"log-every", {"1", "2"}},
       {"verbose", {"on"}},
       {"checkpoint-every", {"1", "2"}},
+      {"keep-best", {"on", "off"}},
       {"check-replicas", {"0", "1", "2"}},
       {"check-state", {"on"}},
       {"verify", {"on"}},
       {"profile", {"trace.json"}, {}, true},
+      {"tensorboard", {"on"}},
+      {"prometheus", {"127.0.0.1:0"}},
       {"ranks", {"mpi"}, [](const Arguments& flags, const std::string&) { return ranks_of(flags) <= 4; }, true},
   };
   return table;

@@ -17,6 +17,7 @@ class GptTask : public Task {
   void declare_model(Flags& flags) override;
   void declare_data(Flags& flags) override;
   void validate() const override;
+  std::string name() const override { return o_.model.preset == "custom" ? "gpt" : o_.model.preset; }
   std::vector<std::pair<std::string, std::string>> config_notes() const override;
 
   std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const override;

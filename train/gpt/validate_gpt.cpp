@@ -88,11 +88,11 @@ void validate_sequence(const MeshOptions& o, std::int64_t context) {
 }
 
 void validate_run(const GptOptions& o) {
-  if (o.run.eval_every > 0 && o.data.val_fraction == 0)
+  if (o.run.eval_every.value_or(0) > 0 && o.data.val_fraction == 0)
     fail(ExitCode::usage, "run",
          "--eval-every {} needs validation text, and --val-fraction is 0; expected a fraction above 0; change "
          "--val-fraction or drop --eval-every",
-         o.run.eval_every);
+         *o.run.eval_every);
   if (o.run.sample_every > 0 && o.run.sample_every > o.schedule.steps)
     fail(ExitCode::usage, "run",
          "--sample-every {} is more than --steps {}: no sample would be made; expected at most {}; change "

@@ -94,10 +94,11 @@ std::string flight_record(const watch::Board& board, const std::exception_ptr& e
 }
 
 /// Writes the error message and the flight record into the run's folder, and prints the path.
-void write_flight_record(const TrainOptions& options, const watch::Board& board, const std::exception_ptr& error) {
+void write_flight_record(const FolderName& folder, const watch::Board& board, const std::exception_ptr& error) {
   std::error_code absent;
-  if (options.run.out.empty() || !std::filesystem::is_directory(options.run.out, absent)) return;
-  const std::filesystem::path path = std::filesystem::path(options.run.out) / "flight_recorder.txt";
+  const std::string out = folder.get();
+  if (out.empty() || !std::filesystem::is_directory(out, absent)) return;
+  const std::filesystem::path path = std::filesystem::path(out) / "flight_recorder.txt";
   try {
     write_file(path, fatal_message(error) + "\n\n" + flight_record(board, error));
     Screen::of_process().warn("trireme: what all ranks did last: " + path.string());
@@ -109,6 +110,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
   std::mutex mutex;
   std::vector<std::pair<std::exception_ptr, Rank>> failures;
   std::shared_ptr<watch::Board> board;
+  const auto folder = std::make_shared<FolderName>(options.run.out);
   // Called when a rank's thread will not return, so the others cannot be joined.
   const auto end = [&](const std::exception_ptr& error) {
     const std::exception_ptr loss = placed(error);
@@ -117,7 +119,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
       const std::scoped_lock lock(mutex);
       return board;
     }();
-    if (seen) write_flight_record(options, *seen, loss);
+    if (seen) write_flight_record(*folder, *seen, loss);
     std::fflush(nullptr);
     std::_Exit(code);
   };
@@ -126,6 +128,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
       run_thread_ranks(ranks, threads, {.timeout = timeout_of(options), .on_lost = end},
                        [&](std::shared_ptr<ProcessGroup> world) {
                          Rank rank = make_rank(std::move(world));
+                         rank.folder = folder;
                          {
                            const std::scoped_lock lock(mutex);
                            board = watch::Beacon::current()->board();
@@ -147,7 +150,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
     }
   } catch (const Error& error) {
     if (ranks > 1 && ranks_lost_one_another(error.code()))
-      write_flight_record(options, *board, std::current_exception());
+      write_flight_record(*folder, *board, std::current_exception());
     throw;
   }
 }
@@ -166,14 +169,14 @@ void explained(const std::string& expected, const std::function<void()>& f) {
 }
 
 /// Reports a failure, once per job, and ends the job. Callable from any thread.
-[[noreturn]] void end_job(const TrainOptions& options, const std::exception_ptr& error) {
+[[noreturn]] void end_job(const FolderName& folder, const std::exception_ptr& error) {
   static std::atomic_flag ending;
   while (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::seconds(1));  // another thread ends it
   const int code = report(error);
   const std::shared_ptr<const watch::Board> board = watch::mpi_board();
   if (board && board->ranks() > 1 && ranks_lost_one_another(to_error(error).code())) {
     if (!first_to_report()) mpi_leave(code);  // another process writes it and ends the job
-    write_flight_record(options, *board, error);
+    write_flight_record(folder, *board, error);
   }
   mpi_abort(code);
 }
@@ -191,8 +194,8 @@ void enter_gpus(const TrainOptions& options, Rank& rank) {
   // The watchdog cannot see progress on the GPU, so it is more patient.
   rank.world = gpu_world(
       rank.world, watch::patience_with_unseen * timeout_of(options),
-      [options, where = rank.where](const std::exception_ptr& error) {
-        end_job(options, std::make_exception_ptr(PlacedError(to_error(error), where)));
+      [folder = rank.folder, where = rank.where](const std::exception_ptr& error) {
+        end_job(*folder, std::make_exception_ptr(PlacedError(to_error(error), where)));
       },
       options.mesh.reduction.value_or(SumOrder::any));
 }
@@ -200,10 +203,12 @@ void enter_gpus(const TrainOptions& options, Rank& rank) {
 void run_as_process(const TrainOptions& options, int threads, const std::function<void(Rank&)>& body,
                     const CommonValues& read) {
   set_threads(threads);
-  // By value: the watchdog still runs after main() returns.
-  const auto end = [options](const std::exception_ptr& error) { end_job(options, placed(error)); };
+  const auto folder = std::make_shared<FolderName>(options.run.out);
+  // Shared: the watchdog still runs after main() returns.
+  const auto end = [folder](const std::exception_ptr& error) { end_job(*folder, placed(error)); };
   Rank rank = make_rank(
       mpi_world({.timeout = timeout_of(options), .on_lost = end}, options.mesh.reduction.value_or(SumOrder::ranks)));
+  rank.folder = folder;
   try {
     CommonValues common = common_setup(options);
     common.insert(common.end(), read.begin(), read.end());
@@ -213,7 +218,7 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
   } catch (...) {
     try {
       rethrow_placed(rank);
-    } catch (...) { end_job(options, std::current_exception()); }
+    } catch (...) { end_job(*folder, std::current_exception()); }
   }
 }
 

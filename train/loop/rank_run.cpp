@@ -6,17 +6,17 @@
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "parallel/pipeline/drawing.h"
-#include "train/loop/sinks.h"
 #include "train/program/signals.h"
 #include "train/report/memory.h"
 #include "train/report/profiling.h"
+#include "train/runs/new_folder.h"
 #include "train/runs/resume_mark.h"
 #include "train/step/evaluate.h"
 #include "train/step/setup.h"
 
 namespace trireme {
 
-RankRun::RankRun(const Task& task, RunFolder& folder, Rank& rank)
+RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank)
     : task_(task),
       options_(task.options()),
       folder_(folder),
@@ -26,7 +26,10 @@ RankRun::RankRun(const Task& task, RunFolder& folder, Rank& rank)
       batch_(options_.batch_sizes()),
       targets_per_step_(batch_.global_batch * task.targets()),
       identity_(task.identity()) {
-  if (rank.first()) add_sinks(events_, options_, folder);
+  if (const auto samples = task.validation())
+    eval_every_ = options_.run.eval_every.value_or(
+        evaluation_interval(options_.schedule.steps, samples->count(), batch_.global_batch));
+  if (rank.first()) add_sinks(events_, options_, eval_every_, folder, sinks);
 }
 
 void RankRun::run() {
@@ -130,6 +133,14 @@ std::optional<Resumed> RankRun::resume() {
 }
 
 void RankRun::begin() {
+  if (options_.run.chooses_folder()) {
+    const std::string planned = options_.run.out;
+    create_run_folder(*rank_.world, task_.options().run, task_.name(), options_.mesh.processes);
+    if (rank_.first()) folder_.move_to(options_.run.out);
+    if (options_.run.out != planned)
+      events_.say(fmt::format("{} is another run's by now; this run is kept in {}", planned, options_.run.out));
+  }
+  rank_.folder->set(options_.run.out);
   if (rank_.first()) {
     if (const std::string said = folder_.open(options_.run.config, progress_.steps); !said.empty()) events_.say(said);
   }
@@ -163,12 +174,13 @@ void RankRun::report_step(double lr, const Guards& guards, Checkpointing& checkp
   const double stepping = times_.seconds_in_steps();
   events_.emit(StepMade{.step = step, .seconds = stepping - std::exchange(stepping_, stepping)});
 
-  const bool evaluated = due(options_.run.eval_every) && task_.validation() != nullptr;
-  if (due(options_.run.log_every) || due(options_.run.eval_every)) log(lr, guards, evaluated);
+  const bool evaluated = due(eval_every_) && task_.validation() != nullptr;
+  if (due(options_.run.log_every) || due(eval_every_)) log(lr, guards, evaluated);
   if (evaluated) {  // if the loss is bad, a save under way, which is good, is completed before the error ends the run
     const double loss = evaluate().value();
     if (!std::isfinite(loss)) checkpoints.complete();
     require_finite(loss, step);
+    checkpoints.note_validation(step, loss);
   }
   if (options_.run.sample_every > 0 && due(options_.run.sample_every)) sample();
 }

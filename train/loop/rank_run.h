@@ -10,6 +10,7 @@
 #include "train/events/event_stream.h"
 #include "train/guards/guards.h"
 #include "train/launch/ranks.h"
+#include "train/loop/sinks.h"
 #include "train/loop/task.h"
 #include "train/program/timer.h"
 #include "train/runs/checkpointing.h"
@@ -21,7 +22,7 @@ namespace trireme {
 class RankRun {
  public:
   /// All arguments must outlive this object.
-  RankRun(const Task& task, RunFolder& folder, Rank& rank);
+  RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank);
 
   void run();
 
@@ -44,7 +45,7 @@ class RankRun {
   std::optional<double> evaluate();
   void sample();
 
-  const Task& task_;
+  Task& task_;  // changed only by begin(): the folder of --out auto
   const TrainOptions& options_;
   RunFolder& folder_;
   Rank& rank_;
@@ -54,6 +55,7 @@ class RankRun {
   BatchSizes batch_;
   std::int64_t targets_per_step_;
   RunIdentity identity_;
+  std::int64_t eval_every_ = 0;  // steps; 0: only before the first and after the last step
   Progress progress_;
   PhaseTimes times_;
   double stepping_ = 0;               // times_.seconds_in_steps() after the last step

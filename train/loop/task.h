@@ -45,6 +45,8 @@ class Task {
   /// everything that does not depend on the model. For a model that needs whole sequences on a rank, must also call
   /// require_whole_sequences().
   virtual void validate() const = 0;
+  /// A short name for the model: part of the name of the folder of --out auto. Letters, digits, "-" and ".".
+  virtual std::string name() const { return "run"; }
   /// Notes that --print-config adds after the flags: pairs of a flag's name and a note.
   virtual std::vector<std::pair<std::string, std::string>> config_notes() const { return {}; }
 

@@ -2,6 +2,7 @@
 // starts the ranks; what each of them does is in train/loop/rank_run.cpp.
 #include "train/loop/training.h"
 
+#include <ctime>
 #include <optional>
 
 #include "train/faults/injection.h"
@@ -12,6 +13,7 @@
 #include "train/program/signals.h"
 #include "train/report/memory.h"
 #include "train/report/memory_limit.h"
+#include "train/runs/new_folder.h"
 #include "train/runs/run_folder.h"
 
 namespace trireme {
@@ -62,11 +64,15 @@ double bytes_of(const Batch& batch) {
 }  // namespace
 
 int train(Task& task) {
-  const TrainOptions& o = task.options();
+  TrainOptions& o = task.options();
   if (!o.run.dry_run) catch_broken_pipes();
   std::optional<RunFolder> folder;
+  SinkResources sinks;
+  if (o.run.chooses_folder() && o.run.out.empty())
+    o.run.out = free_run_folder(task.name(), std::time(nullptr)).string();
   try {
     folder.emplace(o.run.out, o.run.resume);
+    sinks = SinkResources::acquire(o);
   } catch (const Error&) {
     if (!o.mesh.processes) throw;
     // If ranks were given different --resume or --out, report that difference instead.
@@ -84,7 +90,7 @@ int train(Task& task) {
     require_batch_memory(o, bytes_of(task.training()->make_batch(0, 1)), usable_memory(o));
   const std::string memory = parameters.all > 0 ? memory_estimate(o, parameters) : "";
   return run_ranks(
-      o, [&](Rank& rank) { RankRun(task, *folder, rank).run(); }, task.common(), memory);
+      o, [&](Rank& rank) { RankRun(task, *folder, sinks, rank).run(); }, task.common(), memory);
 }
 
 }  // namespace trireme

@@ -172,9 +172,13 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.group("run");
   flags.add("seed", "N", o.seed, "of initial weights, sample order and dropout", Range::at_least(0));
   flags.add("log-every", "N", o.log_every, "steps between lines of output and metrics", count);
-  flags.add("eval-every", "N", o.eval_every,
-            "steps between validation losses; 0: only before the first and after the last step", count_or_none);
-  flags.add("out", "DIR", o.out, "folder for metrics.jsonl, config.json and checkpoints; made if absent");
+  flags.add("eval-every", "N", o.eval_every, "auto",
+            "steps between validation losses; 0: only before the first and after the last step; auto: 20 times in a "
+            "run, or less often if that takes more than about a tenth of the time",
+            count_or_none);
+  flags.add("out", "DIR|auto|none", o.out_choice,
+            "folder for metrics.jsonl, config.json and checkpoints, made if absent; auto: a new folder, "
+            "runs/NAME-DATE; none: nothing is kept");
   flags.not_empty();
   flags.add(
       "profile", "FILE", o.profile,
@@ -228,10 +232,22 @@ void declare_checkpoints(Flags& flags, RunOptions& o) {
             "most minutes between checkpoints, in addition to --checkpoint-every; 0: no limit", Range::at_least(0));
   flags.add("keep", "N", o.keep, "all",
             "number of newest checkpoints to keep; older ones are removed once a new one is verified", count);
+  flags.add_switch("keep-best", o.keep_best,
+                   "keep the checkpoint with the lowest validation loss in addition to those of --keep; only of steps "
+                   "at which a validation loss is computed");
   flags.add(
       "resume", "auto|none|PATH", o.resume,
       "PATH: continue from a checkpoint, or from the newest one in a run's folder; auto: from the newest valid one "
       "in --out, or from the beginning if there is none");
+}
+
+void declare_tracking(Flags& flags, TrackingOptions& o) {
+  flags.group("tracking");
+  flags.add_switch("tensorboard", o.tensorboard, "write event files for TensorBoard, in OUT/tensorboard");
+  flags.add("prometheus", "HOST:PORT", o.prometheus,
+            "serve the state of the run at http://HOST:PORT/metrics, for Prometheus; :PORT, or PORT alone: to this "
+            "machine only");
+  flags.not_empty();
 }
 
 void declare_guards(Flags& flags, GuardOptions& o, const MeshOptions& mesh) {
@@ -268,6 +284,7 @@ void declare_training(Flags& flags, TrainOptions& o) {
   declare_run(flags, o.run);
   declare_output(flags, o.run);
   declare_checkpoints(flags, o.run);
+  declare_tracking(flags, o.tracking);
   declare_guards(flags, o.guards, o.mesh);
 }
 
@@ -345,6 +362,8 @@ std::int64_t ScheduleOptions::decay_end() const {
 }
 
 void resolve(TrainOptions& o, int launcher_ranks) {
+  // A configuration of an earlier version has "" for none.
+  if (!o.run.chooses_folder()) o.run.out = o.run.out_choice == "none" ? "" : o.run.out_choice;
   o.mesh.processes = o.mesh.ranks == "mpi" || (o.mesh.ranks == "auto" && launcher_ranks > 0);
   if (o.mesh.ranks == "threads" && launcher_ranks > 1)
     fail(ExitCode::usage, "mesh",

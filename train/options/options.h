@@ -100,18 +100,20 @@ struct PrecisionOptions {
 
 struct RunOptions {
   std::int64_t seed = 1337;
-  std::int64_t log_every = 10;  ///< steps
-  std::int64_t eval_every = 0;  ///< steps; 0: only before the first and after the last step
+  std::int64_t log_every = 10;             ///< steps
+  std::optional<std::int64_t> eval_every;  ///< steps; 0: only before the first and after the last step; not set:
+                                           ///< evaluation_interval() (train/step/evaluate.h)
   std::optional<std::int64_t> eval_batches =
       20;                              ///< batches of EvalWindows::batch sequences; not set: the whole validation part
                                        ///< once
   std::int64_t sample_every = 0;       ///< steps; 0: never
   std::int64_t sample_length = 200;    ///< tokens
-  std::string out;                     ///< folder for metrics, configuration and checkpoints; empty: none
+  std::string out_choice = "auto";     ///< --out: a folder, none, or auto: a new one, runs/NAME-DATE
   std::string resume = "none";         ///< auto, none, or the path of a run's folder or checkpoint
   std::int64_t checkpoint_every = 0;   ///< steps; 0: only after the last step
   double checkpoint_minutes = 0;       ///< 0: no limit in time
   std::optional<std::int64_t> keep;    ///< number of checkpoints; not set: all
+  bool keep_best = true;               ///< also keep the one with the lowest validation loss
   double timeout = 30;                 ///< seconds without a heartbeat after which a rank counts as lost
   bool dry_run = false;                ///< stop before the first step
   std::string profile;                 ///< file for a trace of some steps; empty: none
@@ -123,9 +125,22 @@ struct RunOptions {
   bool allow_fault_injection = false;  ///< whether TRIREME_FAULT may be set
 
   // Not flags:
+  std::string out;     ///< folder for metrics, configuration and checkpoints; empty: nothing is kept. Set by resolve(),
+                       ///< and for --out auto when training starts (train/runs/new_folder.h)
   std::string faults;  ///< the value of TRIREME_FAULT (train/faults/injection.h)
   std::string config;  ///< all flags of the program as --config takes them; ranks compare it, and folders and
                        ///< checkpoints store it
+
+  /// Whether the run has a folder, or will have one when it starts.
+  bool keeps_files() const { return !out.empty() || out_choice == "auto"; }
+  /// Whether the program chooses the folder.
+  bool chooses_folder() const { return out_choice == "auto"; }
+};
+
+/// Other programs that show a run: train/tracking.
+struct TrackingOptions {
+  bool tensorboard = false;
+  std::string prometheus;  ///< HOST:PORT to listen on; empty: nothing listens
 };
 
 /// Options of the checks that a run makes of itself: train/guards/guards.h.
@@ -146,6 +161,7 @@ struct TrainOptions {
   MeshOptions mesh;
   PrecisionOptions precision;
   RunOptions run;
+  TrackingOptions tracking;
   GuardOptions guards;
 
   BatchSizes batch_sizes() const;  ///< after resolve()
@@ -162,6 +178,7 @@ void declare_output(Flags& flags, RunOptions& options);
 /// Samples, and validation batches; for language models.
 void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
 void declare_checkpoints(Flags& flags, RunOptions& options);
+void declare_tracking(Flags& flags, TrackingOptions& options);
 void declare_guards(Flags& flags, GuardOptions& options, const MeshOptions& mesh);
 /// Declares every group of TrainOptions except declare_samples().
 void declare_training(Flags& flags, TrainOptions& options);

@@ -16,10 +16,6 @@ class JsonLine {
   void add(const char* key, std::int64_t value) { member(key, fmt::format("{}", value)); }
   // {} prints the shortest text that reads back as the same double.
   void add(const char* key, double value) { member(key, std::isfinite(value) ? fmt::format("{}", value) : "null"); }
-  template <class T>
-  void add(const char* key, const std::optional<T>& value) {
-    if (value) add(key, *value);
-  }
   std::string finish() { return text_ + "}"; }
 
  private:
@@ -54,26 +50,7 @@ void StepRecord::set_routing(const nn::RoutingReport& report, const nn::ExpertsO
 
 std::string to_json_line(const StepRecord& r) {
   JsonLine line;
-  line.add("step", r.step);
-  line.add("loss", r.loss);
-  line.add("lr", r.lr);
-  line.add("grad_norm", r.grad_norm);
-  line.add("tokens", r.tokens);
-  line.add("tokens_per_s", r.tokens_per_s);
-  line.add("step_ms", r.step_ms);
-  line.add("val_loss", r.val_loss);
-  line.add("skipped", r.skipped);
-  line.add("loss_scale", r.loss_scale);
-  line.add("aux_loss", r.aux_loss);
-  line.add("z_loss", r.z_loss);
-  line.add("expert_imbalance", r.expert_imbalance);
-  line.add("forward_ms", r.forward_ms);
-  line.add("backward_ms", r.backward_ms);
-  line.add("optimizer_ms", r.optimizer_ms);
-  line.add("data_ms", r.data_ms);
-  line.add("comm_ms", r.comm_ms);
-  line.add("comm_exposed_ms", r.comm_exposed_ms);
-  line.add("peak_bytes", r.peak_bytes);
+  for_each_value(r, [&line](const char* key, auto value) { line.add(key, value); });
   return line.finish();
 }
 

@@ -40,6 +40,35 @@ struct StepRecord {
   void set_communication(const CommunicationTimes& sums, std::int64_t steps);
 };
 
+/// Calls use(key, value) for every value that is set, in the order of a line of metrics.jsonl. A value is an
+/// std::int64_t or a double.
+template <class F>
+void for_each_value(const StepRecord& r, const F& use) {
+  const auto use_if_set = [&use](const char* key, const auto& value) {
+    if (value) use(key, *value);
+  };
+  use("step", r.step);
+  use("loss", r.loss);
+  use("lr", r.lr);
+  use("grad_norm", r.grad_norm);
+  use("tokens", r.tokens);
+  use("tokens_per_s", r.tokens_per_s);
+  use("step_ms", r.step_ms);
+  use_if_set("val_loss", r.val_loss);
+  use_if_set("skipped", r.skipped);
+  use_if_set("loss_scale", r.loss_scale);
+  use_if_set("aux_loss", r.aux_loss);
+  use_if_set("z_loss", r.z_loss);
+  use_if_set("expert_imbalance", r.expert_imbalance);
+  use_if_set("forward_ms", r.forward_ms);
+  use_if_set("backward_ms", r.backward_ms);
+  use_if_set("optimizer_ms", r.optimizer_ms);
+  use_if_set("data_ms", r.data_ms);
+  use_if_set("comm_ms", r.comm_ms);
+  use_if_set("comm_exposed_ms", r.comm_exposed_ms);
+  use_if_set("peak_bytes", r.peak_bytes);
+}
+
 /// One JSON object without a newline. Floating-point numbers have enough digits to read back the same value. NaN and
 /// infinity are written as null.
 std::string to_json_line(const StepRecord& record);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "parallel/comm/process_group.h"
@@ -11,6 +12,24 @@
 #include "parallel/mesh/mesh.h"
 
 namespace trireme {
+
+/// The folder of --out, for the flight record: another thread may ask for it when a rank is lost.
+class FolderName {
+ public:
+  explicit FolderName(std::string path) : path_(std::move(path)) {}
+  std::string get() const {
+    const std::lock_guard lock(mutex_);
+    return path_;
+  }
+  void set(std::string path) {
+    const std::lock_guard lock(mutex_);
+    path_ = std::move(path);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string path_;
+};
 
 /// The start parameters of one rank. The body sets the place in the mesh and the current step, for messages if this
 /// rank fails or is lost.
@@ -22,6 +41,8 @@ struct Rank {
   int exit_code = 0;               ///< the program's exit code if all ranks return; the same on every rank
   std::string lost{};              ///< if this rank fails: what is lost, for the message; or empty
   std::function<void()> failed{};  ///< called if this rank fails, but not if another rank was lost; or nothing
+
+  std::shared_ptr<FolderName> folder{};  ///< shared by the ranks of a process
 
   std::shared_ptr<watch::StragglerWatch> stragglers{};  ///< set on one rank of each node
 

@@ -71,6 +71,16 @@ std::vector<LabelledValue> details(const TrainOptions& o, const StartFacts& fact
   return rows;
 }
 
+std::string out_row(const RunOptions& o) {
+  if (o.out.empty()) return "nothing is kept: --out none";
+  std::string when = "after the last step";
+  if (o.checkpoint_minutes > 0) when = fmt::format("every {:g} minutes, and {}", o.checkpoint_minutes, when);
+  if (o.checkpoint_every > 0)
+    when = fmt::format("every {} step{}, {}{}", o.checkpoint_every, o.checkpoint_every == 1 ? "" : "s",
+                       o.checkpoint_minutes > 0 ? "" : "and ", when);
+  return fmt::format("{}; checkpoints {}, or when a signal asks for one", o.out, when);
+}
+
 std::string optimizer_row(const OptimizerOptions& o) {
   const std::string clip = o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping";
   if (o.optimizer == "sgd")
@@ -110,7 +120,8 @@ RunPlanned plan_of_run(const TrainOptions& o, const StartFacts& facts) {
                                              {"optimizer", optimizer_row(o.optimizer)},
                                              {"learning rate", learning_rate_row(o.schedule)},
                                              {"memory per rank", facts.memory},
-                                             {"batch", facts.batch}};
+                                             {"batch", facts.batch},
+                                             {"kept in", out_row(o.run)}};
   rows.insert(rows.end(), others.begin(), others.end());
   plan.details = details(o, facts);
   return plan;

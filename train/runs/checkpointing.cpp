@@ -90,7 +90,8 @@ void Checkpointing::begin(Progress progress) {
   trainer_.require_finite_weights();
   last_begin_ = Clock::now();
   can_roll_back_ = true;
-  saver_->begin(progress);
+  const bool judged = options_.run.keep_best && validated_.first == progress.steps;
+  saver_->begin(progress, judged ? std::optional(validated_.second) : std::nullopt);
   fault::point(fault::Point::save, &trainer_.model().mesh());
 }
 
@@ -121,7 +122,7 @@ bool Checkpointing::after_step(const Progress& progress) {
   leaving_ = due.leave;
   if (leaving_ || !due.save) return !leaving_;
   if (!saver_) {
-    if (due.asked) events_.warn("a signal asks for a save, but there is no --out: nothing was saved; continuing");
+    if (due.asked) events_.warn("a signal asks for a save, but --out is none: nothing was saved; continuing");
     return true;
   }
   // The save took longer than the interval: training waits.
@@ -183,7 +184,7 @@ void Checkpointing::finish(const Progress& progress) {
   if (!leaving_) return;
   if (supervisor_gone()) events_.warn("the supervisor that started this job is gone: nothing will start it again");
   events_.say(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
-                     : fmt::format("preempted after step {}; there is no --out: nothing was saved", progress.steps));
+                     : fmt::format("preempted after step {}; --out is none: nothing was saved", progress.steps));
 }
 
 }  // namespace trireme

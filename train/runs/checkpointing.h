@@ -34,6 +34,8 @@ class Checkpointing {
   /// Call at a step boundary. Reports how an earlier save ended, and begins a save if one is due. Returns false if a
   /// signal asked to leave; call finish() then. Throws ExitCode::io after the third failure in a row.
   [[nodiscard]] bool after_step(const Progress& progress);
+  /// The validation loss after a step, which is about to be passed to after_step() or finish().
+  void note_validation(std::int64_t step, double loss) { validated_ = {step, loss}; }
   /// True if this start, or an earlier one, has begun a save in the run's folder.
   bool can_roll_back() const { return can_roll_back_; }
   /// Waits for a pending save, loads the newest valid checkpoint in the run's folder, and returns the progress of that
@@ -78,7 +80,8 @@ class Checkpointing {
   std::int64_t asked_step_ = -1;  // the last step at which a signal asked for a save
   Clock::time_point last_asked_;
   bool leaving_ = false;
-  int misses_ = 0;  // failed saves in a row
+  int misses_ = 0;                                    // failed saves in a row
+  std::pair<std::int64_t, double> validated_{-1, 0};  // the newest validation loss, and its step
   bool can_roll_back_ = false;
 };
 

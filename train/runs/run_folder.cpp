@@ -166,8 +166,23 @@ void RunFolder::rewind(std::int64_t steps) {
   });
 }
 
+/// If the file was removed or replaced, warns and continues in a new one, or in that which has its name now.
+void RunFolder::follow_file() {
+  if (metrics_->still_there()) return;
+  const std::string path = (path_ / metrics_name).string();
+  try {
+    auto another = std::make_unique<AppendFile>(path);
+    warn(fmt::format("{} was removed or replaced: its lines are lost; training goes on, with a new file", path));
+    metrics_ = std::move(another);
+  } catch (const Error& error) {
+    if (!gone_) warn(fmt::format("{} was removed: {}; training goes on without that file", path, error.reason()));
+    gone_ = true;
+  }
+}
+
 void RunFolder::log(const StepRecord& record) {
   if (!metrics_) return;
+  follow_file();
   const std::string lines = waiting_ + to_json_line(record);
   try {
     metrics_->line(lines);

@@ -30,6 +30,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
+  /// Another folder, new and empty, that the program has chosen. Call before lock() and open().
+  void move_to(const std::filesystem::path& created) { path_ = created; }
   /// Locks the folder if it exists, before anything in it is read. Throws ExitCode::locked, with the owner, if another
   /// run is writing there.
   void lock();
@@ -41,7 +43,7 @@ class RunFolder {
   /// After a rollback to step `steps`: keeps only the lines of metrics.jsonl up to it.
   void rewind(std::int64_t steps);
   /// Appends a line to metrics.jsonl. If that fails, prints one warning and continues; the line is written with a later
-  /// one when there is room again.
+  /// one when there is room again. If the file was removed or replaced since the last line, warns, and begins a new one.
   void log(const StepRecord& record);
 
   bool exists() const { return metrics_ != nullptr; }  ///< there is an `out`, and it is open
@@ -53,6 +55,7 @@ class RunFolder {
   void keep_first(std::int64_t steps) const;  // steps in metrics.jsonl
   std::string read_metrics() const;
   std::string set_metrics_aside() const;
+  void follow_file();
   /// Runs f, and adds --out to its errors.
   void name_out(const std::function<void()>& f) const;
 
@@ -62,6 +65,7 @@ class RunFolder {
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<AppendFile> metrics_;
   std::string waiting_;  // lines that are not written yet
+  bool gone_ = false;    // metrics.jsonl was removed, and a new one could not be made: said once
 };
 
 }  // namespace trireme

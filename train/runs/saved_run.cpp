@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/io.h"
+#include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/comm/texts.h"
 #include "train/events/texts.h"
@@ -17,6 +18,7 @@ using checkpoint::Candidate;
 using checkpoint::Checkpoint;
 
 constexpr const char* checkpoints_name = "checkpoints";
+constexpr const char* best_name = "best";  // PATH/best: the best checkpoint of the run PATH
 
 std::vector<checkpoint::HeldTensor> all_held(const Model& model, optim::Optimizer& optimizer) {
   return checkpoint::held_tensors(optimizer.weights_and_state(), model.buffers(), model.mesh());
@@ -122,6 +124,20 @@ void require_folder_of_checkpoints(const fs::path& given) {
        path.string());
 }
 
+/// The best checkpoint of the run in `folder`, which is the run's folder or that of its checkpoints.
+fs::path find_best(const fs::path& folder) {
+  std::error_code unknown;
+  const fs::path within = folder / checkpoints_name, checkpoints = fs::is_directory(within, unknown) ? within : folder;
+  const std::optional<checkpoint::Best> best = checkpoint::Best::read(checkpoints);
+  if (!best)
+    fail(
+        ExitCode::usage, "checkpoint",
+        "{} does not say which checkpoint is the best: no checkpoint there is of a step with a validation loss, or the "
+        "run had --keep-best off; expected the path of a checkpoint, or of the run for its newest; change the path",
+        checkpoints.empty() ? "." : checkpoints.string());
+  return checkpoints / checkpoint::folder_name(best->step);
+}
+
 }  // namespace
 
 RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
@@ -132,8 +148,9 @@ RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& op
       configuration_(std::move(configuration)),
       saver_(out / checkpoints_name, model.mesh(), keep) {}
 
-void RunSaver::begin(const Progress& progress) {
-  saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_));
+void RunSaver::begin(const Progress& progress, std::optional<double> validation_loss) {
+  saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_),
+               validation_loss);
 }
 
 Saved saved_event(const checkpoint::Saved& saved) {
@@ -157,6 +174,7 @@ std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& 
 
 fs::path find_saved_run(const fs::path& path) {
   if (checkpoint::is_checkpoint(path)) return path;
+  if (path.filename() == best_name && !is_there(path)) return find_best(path.parent_path());
   require_folder_of_checkpoints(path);
   std::error_code unknown;
   const bool above = fs::is_directory(path / checkpoints_name, unknown);  // `path` is the run's folder

@@ -22,7 +22,7 @@ class RunSaver {
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
   // These functions are those of checkpoint::Saver.
-  void begin(const Progress& progress);
+  void begin(const Progress& progress, std::optional<double> validation_loss = {});
   bool busy() const { return saver_.busy(); }
   bool committing() const { return saver_.committing(); }
   std::int64_t step() const { return saver_.step(); }
@@ -48,7 +48,8 @@ Saved saved_event(const checkpoint::Saved& saved);
 std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
                      const Progress& progress, const RunIdentity& run);
 
-/// The checkpoint that `path` refers to: itself, or the newest one in a run's folder or in its checkpoints folder.
+/// The checkpoint that `path` refers to: itself, or the newest one in a run's folder or in its checkpoints folder. If
+/// `best` follows such a folder, as in run1/best: the one with the lowest validation loss (parallel/checkpoint/best.h).
 /// Throws ExitCode::usage if there is none, ExitCode::data if the newest one has no valid manifest, and ExitCode::io if
 /// it cannot be read.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);

@@ -38,6 +38,12 @@ double validation_loss(Model& model, const ValidationSource& samples, std::int64
   return pipeline::global_loss(mesh, Tensor::full({1}, loss, DType::f64));
 }
 
+std::int64_t evaluation_interval(std::int64_t steps, std::int64_t samples, std::int64_t global_batch) {
+  constexpr std::int64_t times = 20, most_share = 10, passes = 3;
+  const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a - 1) / b + 1; };
+  return std::max(divided_up(steps, times), divided_up(most_share * samples, passes * global_batch));
+}
+
 void require_finite(double val_loss, std::int64_t step) {
   if (std::isfinite(val_loss)) return;
   fail(ExitCode::numerical, "train",

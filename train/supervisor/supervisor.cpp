@@ -54,10 +54,11 @@ std::string what_happened(const Ending& ending, Verdict verdict, const std::stri
 
 fs::path out_of(const Words& command) {
   const std::string out = setting(command, "out").value_or("");
-  if (out.empty())
-    fail(ExitCode::usage, "run",
-         "the command has no --out: nothing would be saved, and every start would be from the beginning; add --out DIR "
-         "and --checkpoint-every N");
+  if (out.empty() || out == "auto" || out == "none")
+    fail(
+        ExitCode::usage, "run",
+        "the command has no --out that names a folder, so no start could go on where the last one ended; add --out DIR "
+        "and --checkpoint-every N");
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "train/faults/injection.h"
 #include "train/program/nearest.h"
 #include "train/report/profiling.h"
+#include "train/tracking/address.h"
 
 namespace trireme {
 
@@ -100,17 +101,32 @@ void validate_resume(const std::string& resume) {
 
 /// Checkpoints are saved in --out.
 void validate_checkpoints(const RunOptions& o) {
-  if (!o.out.empty()) return;
+  if (o.resume == "auto" && o.out.empty())
+    fail(
+        ExitCode::usage, "checkpoint",
+        "--resume auto continues the run in the folder of --out, and --out is {}; expected --out DIR; give it, or drop "
+        "--resume auto",
+        o.out_choice);
+  if (o.keeps_files()) return;
   const auto refuse = [](bool given, const char* flag) {
     if (given)
       fail(ExitCode::usage, "checkpoint",
-           "{} has no effect without --out, the folder with the checkpoints; expected --out DIR; give --out or drop it",
+           "{} has no effect with --out none, as checkpoints are in that folder; expected --out DIR or auto; change "
+           "--out or drop it",
            flag);
   };
   refuse(o.checkpoint_every > 0, "--checkpoint-every");
   refuse(o.checkpoint_minutes > 0, "--checkpoint-minutes");
   refuse(o.keep.has_value(), "--keep");
-  refuse(o.resume == "auto", "--resume auto");
+}
+
+void validate_tracking(const TrainOptions& o) {
+  if (o.tracking.tensorboard && !o.run.keeps_files())
+    fail(
+        ExitCode::usage, "tensorboard",
+        "--tensorboard on writes into the folder of --out, which is none; expected --out DIR or auto; change --out, or "
+        "drop --tensorboard");
+  if (!o.tracking.prometheus.empty()) static_cast<void>(Address::parse(o.tracking.prometheus, "--prometheus"));
 }
 
 void validate_recompute(const PrecisionOptions& o, std::int64_t blocks) {
@@ -179,7 +195,7 @@ void validate_guards(const TrainOptions& o) {
          "--spike-window, or turn the detector off with --spike-threshold 0",
          o.guards.spike_window, least, most);
   if (o.guards.spike_threshold == 0) return;
-  if (o.run.out.empty() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))
+  if (!o.run.keeps_files() || (o.run.checkpoint_every == 0 && o.run.checkpoint_minutes == 0))
     fail(ExitCode::usage, "guards",
          "--spike-threshold {} goes back to a checkpoint, and this run saves none before its end; expected --out DIR "
          "and --checkpoint-every or --checkpoint-minutes; give them, or drop --spike-threshold",
@@ -281,6 +297,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_profile(o.run, o.schedule.steps);
   validate_output(o.run);
   validate_checkpoints(o.run);
+  validate_tracking(o);
   validate_resume(o.run.resume);
   validate_guards(o);
   validate_recompute(o.precision, blocks);

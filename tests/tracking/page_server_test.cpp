@@ -1,0 +1,190 @@
+// The server of --prometheus: its answers, and clients that are slow, hostile or many.
+#include "train/tracking/page_server.h"
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "tests/support/errors.h"
+#include "tests/support/text.h"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace page_server_test {
+
+using Clock = std::chrono::steady_clock;
+
+class Client {
+ public:
+  explicit Client(const std::string& url) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval limit{20, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    REQUIRE(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  }
+  ~Client() { ::close(fd_); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Returns false if the server has closed the connection.
+  bool send(std::string_view bytes) { return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0; }
+  /// What comes until the server closes the connection.
+  std::string receive() {
+    std::string all;
+    std::array<char, 4096> chunk{};
+    for (ssize_t count = 0; (count = ::recv(fd_, chunk.data(), chunk.size(), 0)) > 0;)
+      all.append(chunk.data(), static_cast<std::size_t>(count));
+    return all;
+  }
+  std::string ask(std::string_view request) {
+    send(request);
+    return receive();
+  }
+
+ private:
+  int fd_;
+};
+
+const std::string get = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+std::string status_of(const std::string& answer) { return answer.substr(0, answer.find("\r\n")); }
+
+/// Whether a polite client gets the page within a second.
+bool answers_soon(const PageServer& server) {
+  const auto begin = Clock::now();
+  const std::string answer = Client(server.url().substr(0, server.url().rfind('/'))).ask(get);
+  return status_of(answer) == "HTTP/1.1 200 OK" && Clock::now() - begin < std::chrono::seconds(1);
+}
+
+struct Server : PageServer {
+  explicit Server(std::function<std::string()> page = [] { return std::string("a 1\n"); })
+      : PageServer({"127.0.0.1", "0"}, "--prometheus", std::move(page)) {}
+  std::string base() const { return url().substr(0, url().rfind('/')); }
+};
+
+}  // namespace page_server_test
+
+using namespace page_server_test;
+
+TEST_CASE("an address") {
+  const auto parse = [](std::string_view text) {
+    const Address a = Address::parse(text, "--prometheus");
+    return a.host + " " + a.port;
+  };
+  CHECK(parse("localhost:9400") == "localhost 9400");
+  CHECK(parse("[::1]:9400") == "::1 9400");
+  CHECK(parse("0.0.0.0:0") == "0.0.0.0 0");
+  CHECK(parse(":9400") == "127.0.0.1 9400");
+  CHECK(parse("9400") == "127.0.0.1 9400");
+  for (const char* wrong : {"", ":", "localhost", "localhost:", "a:b", "a:-1", "a:65536", "a:1x", "::1:9400",
+                            "[::1]9400", "http://a:80", "a: 80"})
+    CHECK_MESSAGE(contains(failure([&] { parse(wrong); }), "64 trireme: [--prometheus]"), wrong);
+}
+
+TEST_CASE("the page, and what is not a request for it") {
+  const Server server;
+  const auto ask = [&](const std::string& request) { return Client(server.base()).ask(request); };
+  const std::string page = ask(get);
+  CHECK(contains(page, "HTTP/1.1 200 OK\r\n"));
+  CHECK(contains(page, "Content-Type: text/plain; version=0.0.4"));
+  CHECK(contains(page, "Content-Length: 4\r\n"));
+  CHECK(page.ends_with("\r\n\r\na 1\n"));
+  CHECK(status_of(ask("GET /metrics?x=1 HTTP/1.0\r\n\r\n")) == "HTTP/1.1 200 OK");
+  CHECK(ask("HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
+  CHECK(status_of(ask("GET / HTTP/1.1\r\n\r\n")) == "HTTP/1.1 404 Not Found");
+  CHECK(status_of(ask("POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")) == "HTTP/1.1 405 Method Not Allowed");
+  for (const std::string garbage : {"\r\n\r\n", "GET\r\n\r\n", "GET /metrics\r\n\r\n", "\x16\x03\x01\x02 x\r\n\r\n",
+                                    "GET  HTTP/1.1\r\n\r\n", "GET /metrics FTP/1.1\r\n\r\n"})
+    CHECK(contains(status_of(ask(garbage)), "HTTP/1.1 4"));
+  CHECK(contains(status_of(ask(std::string(4, '\0') + "\r\n\r\n")), "HTTP/1.1 400"));
+  CHECK(contains(status_of(ask("GET /" + std::string(PageServer::most_request_bytes, 'a'))), "HTTP/1.1 431"));
+  CHECK(answers_soon(server));
+}
+
+TEST_CASE("a port in use, and addresses that are not this machine's, are refused") {
+  const Server server;
+  const std::string base = server.base(), port = base.substr(base.rfind(':') + 1);
+  const std::string refused = failure([&] { PageServer({"127.0.0.1", port}, "--prometheus", [] { return ""; }); });
+  CHECK(contains(refused, "64 trireme: [--prometheus]"));
+  CHECK(contains(refused, "another program"));
+  CHECK(contains(failure([&] {
+                   PageServer({"192.0.2.1", "0"}, "--prometheus", [] { return ""; });
+                 }),
+                 "64 trireme: [--prometheus]"));
+}
+
+TEST_CASE("100 connections that say nothing leave room for one that asks") {
+  const Server server;
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(std::make_unique<Client>(server.base()));
+    silent.back()->send(i % 2 == 0 ? "" : "GET /met");
+  }
+  CHECK(answers_soon(server));
+  for (const auto& client : silent) client->send("rics HTTP/1.1\r\n\r\n");
+  CHECK(answers_soon(server));
+}
+
+TEST_CASE("clients that never read, or send without end, lose their connection in seconds") {
+  const std::string large(std::size_t{32} << 20, 'x');  // does not fit into the buffers of a connection
+  std::atomic<bool> is_large{true};
+  const Server server([&] { return is_large ? large : std::string("a 1\n"); });
+  const auto begin = Clock::now();
+  Client deaf(server.base()), talkative(server.base()), slow(server.base());
+  deaf.send(get);
+  std::thread endless([&] {
+    const std::string much(1 << 16, 'y');
+    while (talkative.send(much)) {}
+  });
+  endless.join();  // the server closed it, because the request was too long
+  CHECK(Clock::now() - begin < PageServer::most_time);
+  is_large = false;
+  CHECK(answers_soon(server));
+  while (slow.send("z") && Clock::now() - begin < 3 * PageServer::most_time)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto lasted = Clock::now() - begin;
+  CHECK(lasted >= PageServer::most_time - std::chrono::seconds(1));
+  CHECK(lasted < PageServer::most_time + std::chrono::seconds(3));
+  CHECK(deaf.receive().size() < large.size());
+}
+
+TEST_CASE("a client that goes away raises no signal") {
+  static std::atomic<int> signals{0};
+  signals = 0;
+  void (*before)(int) = std::signal(SIGPIPE, [](int) { ++signals; });
+  {
+    const std::string large(std::size_t{8} << 20, 'x');
+    const Server server([&] { return large; });
+    for (int i = 0; i < 20; ++i) {
+      Client client(server.base());
+      client.send(get);
+    }
+    CHECK(contains(Client(server.base()).ask(get), "200 OK"));
+  }
+  std::signal(SIGPIPE, before);
+  CHECK(signals == 0);
+}
+
+TEST_CASE("a page that cannot be made costs one connection") {
+  std::atomic<bool> fails{true};
+  const Server server([&]() -> std::string {
+    if (fails) throw std::bad_alloc();
+    return "a 1\n";
+  });
+  CHECK(Client(server.base()).ask(get).empty());
+  fails = false;
+  CHECK(answers_soon(server));
+}
