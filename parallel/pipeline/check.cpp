@@ -125,7 +125,8 @@ class Checker {
   /// Points 1 and 2.
   void check_stage(int stage) const {
     const int rank = schedule_.rank_of(stage);
-    for (int m = 0; m < schedule_.microbatches; ++m) {  // separately: every stage of every schedule has this kind
+    // check_order() alone would miss this in a forward-only schedule on one rank.
+    for (int m = 0; m < schedule_.microbatches; ++m) {
       if (position(ActionKind::forward, stage, m) >= 0) continue;
       fail(ExitCode::internal, "pipeline check",
            "{}: rank {}, action {} (end of its list): missing forward of micro-batch {} on stage {}", schedule_.name,

@@ -1,5 +1,6 @@
 // Runs one rank's list of a checked schedule: plain calls to forward and backward, with messages to the neighbour
-// stages. With several chunks a rank, the last rank's neighbour is the first; with one rank, stages hand over directly.
+// stages. With several chunks per rank, the last rank's neighbour is the first; with one rank, stages hand over
+// directly.
 //
 // Sends are buffered and never block. The next receive of each direction is posted one message ahead, so that it can
 // arrive while this rank computes, and is waited for right before the computation that needs it. A pipeline of one
