@@ -43,7 +43,7 @@ struct StepReport {
   double forward_seconds = 0;  ///< computing, receives excluded
   double backward_seconds = 0;
   double waiting_seconds = 0;  ///< for messages of neighbour stages
-  int peak_live = 0;           ///< most activations alive at once, as counted while running: equals Proof::peak_live
+  int peak_live = 0;  ///< most activations alive at once, counted while running: equals ScheduleCosts::peak_live
 };
 
 class Executor {
@@ -56,11 +56,11 @@ class Executor {
   StepReport run(const StageFunctions& stage, const BeforeBackward& before_backward = {});
 
   const Schedule& schedule() const { return schedule_; }
-  const Proof& proof() const { return proof_; }
+  const ScheduleCosts& costs() const { return costs_; }
 
  private:
   Schedule schedule_;
-  Proof proof_;
+  ScheduleCosts costs_;
   ProcessGroup& group_;
 };
 
