@@ -113,10 +113,10 @@ struct ScoreTile {
   bf16* rounded = nullptr;    // [keys, queries]
   Element* packed = nullptr;  // a panel of B
 
-  explicit ScoreTile(Carver<Sum>& carver) : sums(carver.take(size)) {
+  explicit ScoreTile(BumpAllocator<Sum>& allocator) : sums(allocator.take(size)) {
     if constexpr (!operands_are_sums<Unit>) {
-      rounded = carver.template take<bf16>(size);
-      packed = carver.template take<Element>(Unit::panel(Unit::columns, key_block));
+      rounded = allocator.template take<bf16>(size);
+      packed = allocator.template take<Element>(Unit::panel(Unit::columns, key_block));
     }
   }
 
