@@ -13,8 +13,8 @@ Tensor input_gradient(const Tensor& dy, const Tensor& weight, bool is_weight, co
 
 /// dW = dy^T x, the gradient of input `input` of op, in `shape`, that input's shape; x [N, in], dy [N, out]. If the
 /// input is a leaf, the product adds to the leaf's gradient itself: this saves an [out, in] temporary and, in bf16, one
-/// rounding. It may be deferred, and then keeps x and dy. Returns an undefined tensor in this case, else the gradient
-/// in op.gradient_dtype(input, ..).
+/// rounding. The product may then be deferred (autograd/deferred.h), and keeps x and dy until it runs. Returns an
+/// undefined tensor if the input is a leaf, else the gradient in op.gradient_dtype(input, ..).
 Tensor weight_gradient(const Op& op, int input, const Tensor& x, const Tensor& dy, const Shape& shape);
 
 /// The sum of dy's rows [N, out] -> a tensor of `shape`, out elements: the gradient of input `input` of op.

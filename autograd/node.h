@@ -5,10 +5,10 @@
 // oldest, so backward visits operations, and therefore starts collectives, in the exact reverse order of forward.
 //
 // A gradient has its tensor's dtype, with one exception: a *wide* gradient is kept in f32 although the tensor has 16
-// bits. The gradients of parameters are wide, and those of tensors computed from parameters alone (a slice, a reshaped
-// bias). Such a gradient is a sum over all rows of a batch. In f16 the number of rows in a micro-batch would decide
-// whether that sum overflows and the step is skipped. The gradients of activations keep 16 bits: a row's gradient is
-// the same in any batch.
+// bits. The gradients of parameters are wide, and those of tensors that slices, reshapes, sums and elementwise
+// operations compute from parameters alone (`keeps_wide` in autograd/op.h). Such a gradient is a sum over all rows of a
+// batch. In f16 the number of rows in a micro-batch would decide whether that sum overflows and the step is skipped.
+// The gradients of activations keep 16 bits: a row's gradient is the same in any batch.
 // Read next: autograd/op.h (how an operation gets onto the tape), then autograd/engine.cpp.
 #pragma once
 

@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting. A sum has
-/// `dtype`: x's dtype, or that of x's sums. If nothing is summed, the result is x.
+/// Sums x over the dims along which `shape` was broadcast to x's shape: the gradient of broadcasting. The result of a
+/// sum has `dtype`: x's dtype, or accumulate_dtype(x). Returns x if nothing is summed.
 Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype);
 
 /// An uninitialised tensor of x's shape, dtype and device.

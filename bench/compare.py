@@ -275,7 +275,7 @@ def parse(names):
     p.add_argument("--seconds", type=between(float, 0.01, 600), default=3, metavar="S",
                    help="of a turn, about (default: 3)")
     p.add_argument("--threads", type=between(int, 1, 1024), default=len(os.sched_getaffinity(0)), metavar="N",
-                   help="of each program; ranks share them (default: a thread a core, %(default)s here)")
+                   help="of each program; ranks share them (default: one thread per core, %(default)s here)")
     p.add_argument("--max-autotune", action="store_true", help="PyTorch compiled in that mode, too; takes long")
     p.add_argument("--preload", help="allocator for PyTorch (default: tcmalloc where it is installed; '': none)",
                    default=next(filter(os.path.exists, PRELOADS), ""))

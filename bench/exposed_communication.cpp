@@ -88,7 +88,7 @@ void measure_all(int ranks, int shard_ranks) {
     fail(ExitCode::usage, "exposed_communication",
          "{} ranks do not divide into runs of {}; expected a divisor of {}; change shard", ranks, shard_ranks, ranks);
   set_threads(1);
-  std::printf("GPT 25M, f32, dp=%d, 1 thread a rank, 4 x 256 tokens a rank and step\n", ranks);
+  std::printf("GPT 25M, f32, dp=%d, 1 thread per rank, 4 x 256 tokens per rank and step\n", ranks);
   if (shard_ranks > 0) std::printf("shards over %d ranks, copies across\n", shard_ranks);
   std::printf("%-7s %10s %15s %10s %8s\n", "--zero", "step ms", "communication", "exposed", "share");
   for (int stage = shard_ranks > 0 ? 1 : 0; stage <= 3; ++stage) {
@@ -102,7 +102,7 @@ void measure_all(int ranks, int shard_ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What of a step's communication is waited for, by ZeRO stage");
+  CLI::App app("Exposed communication of a step, by ZeRO stage");
   int ranks = 2, shard_ranks = 0;
   app.add_option("ranks", ranks, "Rank threads")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("shard", shard_ranks, "Hybrid: shard over so many ranks, a divisor of all; 0: over all")

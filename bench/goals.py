@@ -102,7 +102,7 @@ def rank_rows(name, sides):
     for who in ("Trireme dp=2", "Trireme tp=2"):
         compared = ratio(one, sides[who])
         tokens = one["ready"]["tokens"]
-        rows.append(row(f"{who[8:]}, a core each, GPT-2 124M, {name[6:]}, B=4 T=256", "0.9 x one rank",
+        rows.append(row(f"{who[8:]}, one core per rank, GPT-2 124M, {name[6:]}, B=4 T=256", "0.9 x one rank",
                         f"{tokens / seconds(sides[who]):.0f} tok/s", f"one rank: {tokens / seconds(one):.0f} tok/s",
                         compared["ratio"] >= 0.9, **compared))
     return rows
@@ -218,7 +218,7 @@ def table(results):
 # The rows of the README, by their `what`; the whole table is in bench/results/.
 TELLING = {"GPT-2 124M step, f32, B=4 T=256", "GPT-2 124M step, f32, B=4 T=256: peak memory of the process",
            "GPT-2 124M step, bf16, B=4 T=256", "small character model, step, f32",
-           "dp=2, a core each, GPT-2 124M, bf16, B=4 T=256", "generation, GPT-2 124M, bf16, batch 1"}
+           "dp=2, one core per rank, GPT-2 124M, bf16, B=4 T=256", "generation, GPT-2 124M, bf16, batch 1"}
 
 
 def summary(results):

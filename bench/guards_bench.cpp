@@ -1,6 +1,6 @@
 // Measures the cost of the guards: the share of a step that each takes (docs/guards.md).
 //
-//   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens a rank; 1 min
+//   build/bin/guards_bench           GPT of 11M parameters, f32 and bf16, dp=2, ZeRO 0 to 3; 1024 tokens/rank; 1 min
 //   build/bin/guards_bench 4096      with 4096 tokens on a rank
 //
 // "looks" is the check of every gradient before it is summed. "copies" is the comparison of weights and state, spread

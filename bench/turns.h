@@ -33,7 +33,7 @@ class Turns {
               Range{.low = 1, .high = static_cast<double>(most_steps)});
     flags.add("warm-up", "N", warm_up_, "steps before those that are measured",
               Range{.low = 0, .high = static_cast<double>(most_steps)});
-    flags.add_switch("turns", interactive_, "read from standard input how many steps to do, a line a turn", true);
+    flags.add_switch("turns", interactive_, "read from standard input how many steps to do, one line per turn", true);
   }
   std::int64_t warm_up() const { return warm_up_; }
   bool interactive() const { return interactive_; }

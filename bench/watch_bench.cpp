@@ -133,11 +133,11 @@ int bench(const Sizes& sizes) {
 int main(int count, char** arguments) {
   return run_program([&] {
     if (count == 2 && std::string_view(arguments[1]) == "--help") {
-      fmt::print("What being watched costs a rank.\n\nusage: watch_bench [LAYERS [WIDTH [STEPS]]]   4, 128 and 20\n");
+      fmt::print("The watchdog's cost for a rank.\n\nusage: watch_bench [LAYERS [WIDTH [STEPS]]]   4, 128 and 20\n");
       return 0;
     }
     const Sizes sizes = read_sizes({arguments + std::min(count, 1), arguments + count});
-    static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor has not
+    static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor does not support
     return bench(sizes);
   });
 }

@@ -16,7 +16,7 @@ namespace trireme {
 class ExactSum {
  public:
   static constexpr std::size_t digits = 68;         ///< 32 bits each: f64 spans 2^-1074 to 2^1024, and sums need more
-  static constexpr std::size_t words = digits + 2;  ///< plus the numbers of infinities and NaNs that were added
+  static constexpr std::size_t words = digits + 2;  ///< plus counts of infinities and NaNs
   using Words = std::array<std::uint64_t, words>;
 
   /// x: not negative, or NaN.
@@ -44,7 +44,7 @@ class ExactSum {
   /// The sum as f64, within 1 unit in the last place; equal sums give equal values. NaN or infinity if one was added.
   double value() const;
 
-  /// After carry() on each of them, up to 2^31 sums may be added word by word.
+  /// Propagates carries, so that each word is below 2^32. Up to 2^31 such sums may then be added word by word.
   void carry();
   Words& all() { return words_; }
   const Words& all() const { return words_; }

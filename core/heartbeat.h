@@ -18,8 +18,7 @@ class Heartbeat {
   static void beat() {
     if (counter_ != nullptr) counter_->fetch_add(1, std::memory_order_relaxed);
   }
-  /// A helper thread that works for a rank sets that rank's counter, which must outlive the thread.
-  static Counter* current() { return counter_; }
+  /// The counter of this thread's rank; null: none. It must outlive the thread.
   static void set_current(Counter* counter) { counter_ = counter; }
 
  private:

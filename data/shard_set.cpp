@@ -77,8 +77,7 @@ void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tok
   if (whole && !end.header().last)
     fail(ExitCode::data, "token shard",
          "the corpus goes on after {}, which ends at token {}: the shards after it are missing; bring them back, or "
-         "make "
-         "the shards again with prepare_data",
+         "make the shards again with prepare_data",
          end.path().string(), next);
 }
 

@@ -72,7 +72,7 @@ class Checker {
   ShardHeader checked_fields() const {
     ShardHeader header;
     const auto width = field<std::uint32_t>(layout::width_at);
-    expect(width == 2 || width == 4, layout::width_at, "unknown token type", "2 or 4 bytes a token", width);
+    expect(width == 2 || width == 4, layout::width_at, "unknown token type", "2 or 4 bytes per token", width);
     const auto tokens = field<std::uint64_t>(layout::tokens_at), documents = field<std::uint64_t>(layout::documents_at);
     const std::uint64_t body = content_.size() - layout::header_bytes;
     expect(tokens > 0, layout::tokens_at, "the shard is empty", "at least one token", tokens);

@@ -42,7 +42,7 @@ class TokenBuffer {
   explicit TokenBuffer(std::int32_t vocab_size) : narrow_(vocab_size <= 65536) {}
   void append(std::span<const std::int32_t> ids);
   std::int64_t count() const { return static_cast<std::int64_t>(narrow_ ? small_.size() : large_.size()); }
-  /// The stored form: 2 or 4 bytes a token, little-endian.
+  /// The stored form: 2 or 4 bytes per token, little-endian.
   std::span<const std::byte> bytes() const;
   int bytes_per_token() const { return narrow_ ? 2 : 4; }
   void clear() { small_.clear(), large_.clear(); }

@@ -52,7 +52,7 @@ void Optimizer::update(std::span<const std::size_t> places, double lr, const Gra
     }
     // Offloaded shards are updated one by one, so that only one gradient at a time has a copy on the host.
     apply({&operands, 1}, lr, scale);
-    copy(operands.low.defined() ? operands.low : operands.master, weights);
+    copy(operands.low_precision.defined() ? operands.low_precision : operands.master, weights);
   }
   if (!batch_.empty()) apply(batch_, lr, scale);
   batch_.clear();
@@ -65,7 +65,7 @@ Optimizer::Operands Optimizer::operands_of(Slot& slot) const {
   const Tensor weights = shard.weights.to(device);  // a copy on the host where the state is offloaded
   return {.gradient = (shard.gradient.defined() ? shard.gradient : shard.parameter->grad()).to(device),
           .master = low ? slot.master : weights,
-          .low = low ? weights : Tensor(),
+          .low_precision = low ? weights : Tensor(),
           .moments = slot.moments,
           .decay = shard.parameter->decay};
 }
@@ -120,14 +120,14 @@ class AdamW final : public Optimizer {
                                .eps = config_.eps,
                                .gradient_scale = scale.value,
                                .step = steps(),
-                               .scale_there = scale.there};
+                               .scale_there = scale.on_device};
     updates_.clear();
     for (const Operands& o : operands) {
       updates_.push_back({.gradient = o.gradient,
                           .weight = o.master,
                           .m = o.moments[0],
                           .v = o.moments[1],
-                          .low = o.low,
+                          .low = o.low_precision,
                           .weight_decay = o.decay ? config_.weight_decay : 0});
     }
     kernels(operands.front().master.device()).adamw(options, updates_);
@@ -152,11 +152,11 @@ class Sgd final : public Optimizer {
       updates_.push_back({.gradient = o.gradient,
                           .weight = o.master,
                           .momentum = o.moments.empty() ? Tensor() : o.moments[0],
-                          .low = o.low,
+                          .low = o.low_precision,
                           .weight_decay = o.decay ? config_.weight_decay : 0});
     }
     kernels(operands.front().master.device())
-        .sgd({.lr = lr, .momentum = config_.momentum, .gradient_scale = scale.value, .scale_there = scale.there},
+        .sgd({.lr = lr, .momentum = config_.momentum, .gradient_scale = scale.value, .scale_there = scale.on_device},
              updates_);
     updates_.clear();
   }

@@ -53,14 +53,15 @@ class Optimizer {
   /// What the formulas work on: dense tensors of one shape.
   struct Operands {
     Tensor gradient;              // f32
-    Tensor master, low;           // f32; the copy in the parameter's dtype, or undefined
+    Tensor master;                // f32
+    Tensor low_precision;         // the parameter in bf16 or f16; undefined if it is f32
     std::vector<Tensor> moments;  // f32
     bool decay;
   };
-  /// What multiplies gradients: `there` if it is defined, else `value`.
+  /// What multiplies gradients: `on_device` if it is defined, else `value`.
   struct GradientScale {
     double value;
-    Tensor there;
+    Tensor on_device;
   };
   /// The device on which a shard's state is kept and updated.
   Device device_of(const Shard& shard) const;

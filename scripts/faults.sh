@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the fault scripts, tests/faults/*.sh, and prints the result of each row of the matrix in docs/faults.md:
 #   scripts/faults.sh [--quick] [NAME...]     NAME: a script without its .sh; none: all
-# --quick runs two scripts at a time, as most of them mostly wait; those with a line "# alone: why" run alone.
+# --quick runs a shorter version of each script, and two at a time, as they mostly wait; those with a line
+# "# alone: why" run alone.
 # Needs the programs in build/bin; `./trireme faults` builds them first. The status is 0 when nothing failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70

@@ -26,7 +26,8 @@ def at_least(low):
 def add_flags(parser):
     parser.add_argument("--steps", type=at_least(1), default=10, help="steps to measure, unless --turns")
     parser.add_argument("--warm-up", type=at_least(0), default=3, help="steps before those that are measured")
-    parser.add_argument("--turns", action="store_true", help="read how many to do from standard input, a line a turn")
+    parser.add_argument("--turns", action="store_true",
+                        help="read how many to do from standard input, one line per turn")
 
 
 def say(line):

@@ -67,16 +67,17 @@ class Forward {
     ScoreTile<Unit> scores;
     Acc *sum, *top, *total;
     std::int64_t used;
-    Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, Carver<Acc>(memory)) {}
-    Workspace(const AttentionShape& shape, Carver<Acc> carver)
-        : keys(carver.template take<Element>(shape.key_blocks() * KeyPanels<Unit>::size(shape.width))),
-          values(carver.template take<Element>(shape.key_blocks() * WidthPanels<Unit>::size(shape.width, key_block))),
-          query(carver.template take<Element>(Unit::panel(width, shape.width))),
-          scores(carver),
-          sum(carver.take(WidthPanels<Unit>::sum_size(shape.width))),  // [Dh, queries]
-          top(carver.take(width)),                                     // largest score so far
-          total(carver.take(width)),                                   // sum of exp(score - top)
-          used(carver.used()) {}
+    Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, BumpAllocator<Acc>(memory)) {}
+    Workspace(const AttentionShape& shape, BumpAllocator<Acc> allocator)
+        : keys(allocator.template take<Element>(shape.key_blocks() * KeyPanels<Unit>::size(shape.width))),
+          values(
+              allocator.template take<Element>(shape.key_blocks() * WidthPanels<Unit>::size(shape.width, key_block))),
+          query(allocator.template take<Element>(Unit::panel(width, shape.width))),
+          scores(allocator),
+          sum(allocator.take(WidthPanels<Unit>::sum_size(shape.width))),  // [Dh, queries]
+          top(allocator.take(width)),                                     // largest score so far
+          total(allocator.take(width)),                                   // sum of exp(score - top)
+          used(allocator.used()) {}
   };
 
   IndexRange keys_of(std::int64_t block) const {

@@ -65,22 +65,22 @@ class Backward {
     Element *p_transposed, *ds_transposed;
     std::int64_t used;
 
-    Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, Carver<Acc>(memory)) {}
-    Workspace(const AttentionShape& shape, Carver<Acc> carver) : p(carver), ds(carver) {
+    Workspace(const AttentionShape& shape, Acc* memory) : Workspace(shape, BumpAllocator<Acc>(memory)) {}
+    Workspace(const AttentionShape& shape, BumpAllocator<Acc> allocator) : p(allocator), ds(allocator) {
       const std::int64_t tiles = divide_up(shape.queries, width), sum = WidthPanels<Unit>::sum_size(shape.width);
-      for (Acc** sums : {&dk, &dv}) *sums = carver.take(shape.key_blocks() * key_panels * sum);
-      dq = carver.take(tiles * sum);
+      for (Acc** sums : {&dk, &dv}) *sums = allocator.take(shape.key_blocks() * key_panels * sum);
+      dq = allocator.take(tiles * sum);
       for (Element** columns : {&query, &dout})
-        *columns = carver.template take<Element>(tiles * Unit::panel(width, shape.width));
+        *columns = allocator.template take<Element>(tiles * Unit::panel(width, shape.width));
       for (Element** rows : {&query_rows, &dout_rows})
-        *rows = carver.template take<Element>(WidthPanels<Unit>::size(shape.width, shape.queries));
-      for (Acc** numbers : {&delta, &lse}) *numbers = carver.take(tiles * width);
+        *rows = allocator.template take<Element>(WidthPanels<Unit>::size(shape.width, shape.queries));
+      for (Acc** numbers : {&delta, &lse}) *numbers = allocator.take(tiles * width);
       for (Element** panels : {&keys, &values})
-        *panels = carver.template take<Element>(KeyPanels<Unit>::size(shape.width));
-      key_rows = carver.template take<Element>(WidthPanels<Unit>::size(shape.width, key_block));
+        *panels = allocator.template take<Element>(KeyPanels<Unit>::size(shape.width));
+      key_rows = allocator.template take<Element>(WidthPanels<Unit>::size(shape.width, key_block));
       for (Element** transposed : {&p_transposed, &ds_transposed})
-        *transposed = carver.template take<Element>(key_panels * transposed_size);
-      used = carver.used();
+        *transposed = allocator.template take<Element>(key_panels * transposed_size);
+      used = allocator.used();
     }
   };
 

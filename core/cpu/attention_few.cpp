@@ -45,7 +45,7 @@ class FewQueries {
       const std::int64_t seen = shape_.seen(shape_.queries - 1);
       for (std::int64_t key = shape_.first_seen(batch, 0, shape_.queries); key < seen; key += key_block) {
         const IndexRange block = {key, std::min(key + key_block, seen)};
-        for (std::int64_t row = 0; row < rows(); ++row) see(keys, values, visible(batch, row, block), row, work);
+        for (std::int64_t row = 0; row < rows(); ++row) add_block(keys, values, visible(batch, row, block), row, work);
       }
       finish(batch, kv_head, work);
     }
@@ -57,14 +57,14 @@ class FewQueries {
     Acc *query, *sum, *top, *total, *scores;
     std::int64_t used;
     Workspace(const AttentionShape& shape, Acc* memory) {
-      Carver<Acc> carver(memory);
+      BumpAllocator<Acc> allocator(memory);
       const std::int64_t rows = shape.group() * shape.queries;
-      query = carver.take(rows * shape.width);  // [rows, Dh], scaled
-      sum = carver.take(rows * shape.width);    // [rows, Dh]
-      top = carver.take(rows);                  // largest score so far
-      total = carver.take(rows);                // sum of exp(score - top)
-      scores = carver.take(key_block);          // of one row with one block
-      used = carver.used();
+      query = allocator.take(rows * shape.width);  // [rows, Dh], scaled
+      sum = allocator.take(rows * shape.width);    // [rows, Dh]
+      top = allocator.take(rows);                  // largest score so far
+      total = allocator.take(rows);                // sum of exp(score - top)
+      scores = allocator.take(key_block);          // of one row with one block
+      used = allocator.used();
     }
   };
 
@@ -92,8 +92,9 @@ class FewQueries {
     return {begin, std::max(begin, std::min(block.end, shape_.seen(query)))};
   }
 
-  void see(const HeadRows<const T>& keys, const HeadRows<const T>& values, IndexRange range, std::int64_t row,
-           const Workspace& work) const {
+  /// Adds one block of keys to the running softmax of a row.
+  void add_block(const HeadRows<const T>& keys, const HeadRows<const T>& values, IndexRange range, std::int64_t row,
+                 const Workspace& work) const {
     if (range.size() == 0) return;
     const std::int64_t count = range.size(), width = shape_.width;
     const Acc* query = work.query + row * width;

@@ -4,9 +4,8 @@
 // in pieces of at most Unit::rows. If the unit's operands have the type of its sums, probabilities are operands as they
 // are, and q is scaled once. The units for bf16 take operands of bf16. There q is packed unscaled and the scores are
 // scaled, because rounding scale * q would put an error into every score; probabilities and their gradients are
-// rounded. Steps beyond a matrix are zeros on both sides. The summed dim comes in steps of 1, 2 or 32. So a product may
-// include keys after the last one that a tile of queries sees; their p is 0, as it is for keys that only some of the
-// tile's queries see.
+// rounded. Panels are padded with zeros. A unit sums 1, 2 or 32 steps at once, so a product may include keys that no
+// query of the tile sees; their p is 0.
 // Read next: attention.cpp.
 #pragma once
 
@@ -114,10 +113,10 @@ struct ScoreTile {
   bf16* rounded = nullptr;    // [keys, queries]
   Element* packed = nullptr;  // a panel of B
 
-  explicit ScoreTile(Carver<Sum>& carver) : sums(carver.take(size)) {
+  explicit ScoreTile(BumpAllocator<Sum>& allocator) : sums(allocator.take(size)) {
     if constexpr (!operands_are_sums<Unit>) {
-      rounded = carver.template take<bf16>(size);
-      packed = carver.template take<Element>(Unit::panel(Unit::columns, key_block));
+      rounded = allocator.template take<bf16>(size);
+      packed = allocator.template take<Element>(Unit::panel(Unit::columns, key_block));
     }
   }
 

@@ -221,7 +221,7 @@ class Multiplication {
     for (std::int64_t round = 0; round < rounds; ++round) {
       const IndexRange part = part_of(own, rounds, round);
       for (std::int64_t i = part.begin; i < part.end; ++i) {
-        if (!keeps_own() && !packs_in_passing(i))
+        if (!keeps_own() && !packs_b_while_multiplying(i))
           pack(!plan_.share_a, i, depth, packed_own_ + (i - part.begin) * plan_.own_panel());
       }
       Fetch fetch;  // what is packed, or multiplied, next
@@ -236,7 +236,7 @@ class Multiplication {
           fetch.some(lines_a_tile);
           Element* const own_panel =
               keeps_own() ? kept_panel(i, k) : packed_own_ + (i - part.begin) * plan_.own_panel();
-          multiply_tile(first + s, s, i, own_panel, k, s == mine.begin && packs_in_passing(i));
+          multiply_tile(first + s, s, i, own_panel, k, s == mine.begin && packs_b_while_multiplying(i));
         }
       }
     }
@@ -245,8 +245,8 @@ class Multiplication {
   /// Whether piece i of the private operand is packed by the first tile that multiplies it: columns of B that lie side
   /// by side, as in a panel. Rows of A that lie side by side are packed beforehand: one step of them is 56 bytes, which
   /// crosses cache lines, and packing them in passing was slower when there were many steps.
-  bool packs_in_passing(std::int64_t i) const {
-    return Unit::packs_in_passing && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
+  bool packs_b_while_multiplying(std::int64_t i) const {
+    return Unit::packs_b_while_multiplying && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
            plan_.b.piece(i).size() == width;
   }
 
@@ -261,7 +261,7 @@ class Multiplication {
     Element* const a = plan_.share_a ? shared_panel : own_panel;
     Element* const b = plan_.share_a ? own_panel : shared_panel;
     prefetch(rows, columns);
-    if constexpr (Unit::packs_in_passing) {
+    if constexpr (Unit::packs_b_while_multiplying) {
       const TilePlace<T> place = place_of(rows, columns, k, sum.data());
       if (!packing) {
         tile_product(rows.size(), depth.size(), a, b, place);

@@ -23,7 +23,7 @@ struct VectorUnit {
   static constexpr int rows = tile_rows, columns = tile_columns<Sum>;
   static constexpr bool whole = false;  ///< whether a product writes all rows of its tile, not only as many as A has
   /// Whether B can be packed while it is multiplied, and tiles can go straight to C: if elements need no conversion.
-  static constexpr bool packs_in_passing = std::is_same_v<In, Sum>;
+  static constexpr bool packs_b_while_multiplying = std::is_same_v<In, Sum>;
   /// Elements to reserve for a panel.
   static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) { return panel_size<Sum>(width, depth); }
   static void pack_a(const Strip<In>& from, Element* to) { pack_rows(from, to); }
@@ -44,7 +44,7 @@ struct PairUnit {
   using Element = Pair;
   static constexpr int steps = 2;
   static constexpr int rows = pair_tile_rows, columns = pair_tile_columns;
-  static constexpr bool whole = false, packs_in_passing = false;
+  static constexpr bool whole = false, packs_b_while_multiplying = false;
   static constexpr std::int64_t panel(std::int64_t width, std::int64_t depth) {
     return width * divide_up(depth, 2) + 16;
   }
@@ -66,7 +66,7 @@ struct TileUnit {
   using Element = Pair;
   static constexpr int steps = 2;
   static constexpr int rows = amx_tile_rows, columns = amx_tile_columns;
-  static constexpr bool whole = true, packs_in_passing = false;
+  static constexpr bool whole = true, packs_b_while_multiplying = false;
   static constexpr std::int64_t panel(std::int64_t /*width*/, std::int64_t depth) {
     return std::max<std::int64_t>(1, divide_up(depth, 32)) * 2 * 16 * 16;
   }

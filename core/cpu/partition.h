@@ -26,11 +26,11 @@ inline IndexRange part_of(IndexRange range, std::int64_t parts, std::int64_t ind
 /// `team`, or 1 for work so small that waking threads costs more than they save.
 inline int useful_team(std::int64_t flops, std::int64_t team) { return flops < (1 << 18) ? 1 : static_cast<int>(team); }
 
-/// Hands out 64-byte aligned pieces of one allocation; with no memory it only counts what would be needed.
+/// Hands out 64-byte aligned pieces of one allocation; without memory it only counts the elements needed.
 template <class T>
-class Carver {
+class BumpAllocator {
  public:
-  explicit Carver(T* memory = nullptr) : memory_(memory) {}
+  explicit BumpAllocator(T* memory = nullptr) : memory_(memory) {}
   /// `count` elements, of T unless another type is asked for.
   template <class U = T>
   U* take(std::int64_t count) {

@@ -1,10 +1,10 @@
 // How many blocks a persistent kernel starts. Its blocks stay on their multiprocessors and take tile after tile by a
 // fixed rule, so a block that finds its multiprocessor occupied begins only when others end, and the kernel takes twice
 // the time. NCCL's kernels occupy multiprocessors while they wait for other ranks. So persistent kernels leave as many
-// free as one operation of NCCL may occupy. The margin changes which block computes a whole tile, and not how: the bits
-// are the same. (Tiles that gemm_sm90 divides are divided by the number of blocks: cuda/kernels/gemm_cut.h.) A counter
-// of tiles would need no margin, but memory that is set to zero before every launch, and a second message between the
-// warps of a block for every tile.
+// free as one operation of NCCL may occupy. For a whole tile, the margin changes only which block computes it, so the
+// bits are the same. For tiles that gemm_sm90 divides (cuda/kernels/gemm_cut.h), it changes the order of the sum, and
+// so the last bits. A counter of tiles would need no margin, but it would need memory that is set to zero before every
+// launch, and a second message between the warps of a block for every tile.
 // Read next: parallel/comm/nccl_library.cpp, which sets the margin.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Asynchronous copies and the barriers that count them, in the emulator.
-//   cp.async: 16 bytes a thread, global to shared, waited for by groups.
+//   cp.async: 16 bytes per thread, global to shared, waited for by groups.
 //   mbarrier: an 8-byte word in shared memory; a phase ends when all arrivals and all announced bytes are in.
 //   TMA: one thread moves a whole tile; a load reports its bytes to an mbarrier.
 // Read next: cuda/emu/matrix.h.

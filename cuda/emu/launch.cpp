@@ -29,9 +29,9 @@ thread_local Schedule schedule_here;
 
 void check(const BlockShape& shape) {
   const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
-  require(threads >= 1 && threads <= 1024, shape.kernel, "{} threads a block; expected 1 to 1024", threads);
+  require(threads >= 1 && threads <= 1024, shape.kernel, "{} threads per block; expected 1 to 1024", threads);
   require(shape.bounds.threads == 0 || threads <= static_cast<std::uint64_t>(shape.bounds.threads), shape.kernel,
-          "{} threads a block; the kernel's __launch_bounds__ allow {}; launch fewer, or change the bounds", threads,
+          "{} threads per block; the kernel's __launch_bounds__ allow {}; launch fewer, or change the bounds", threads,
           shape.bounds.threads);
   require(shape.block.z <= 64, shape.kernel, "a block of {} threads in z; expected at most 64", shape.block.z);
   require(shape.grid.x >= 1 && shape.grid.y >= 1 && shape.grid.z >= 1, shape.kernel, "an empty grid");

@@ -1,14 +1,15 @@
 // The __launch_bounds__ of kernels under emulation, which launch() finds by a kernel's address.
 //
-// GCC's attribute patchable_function_entry puts one-byte nops around the entry of a function: here as many before it as
-// the bounds allow threads, and as many after it as they ask for blocks. The linker lists where the nops of each
-// function begin. So kernels keep CUDA's own syntax. Other compilers and processors ignore the bounds.
+// GCC's attribute patchable_function_entry puts one-byte nops around the entry of a function. Here the number of nops
+// before the entry is the bound on threads, and the number after it is the requested number of blocks. The linker lists
+// where the nops of each function begin. So kernels keep CUDA's own syntax. Other compilers and processors ignore the
+// bounds.
 // Read next: cuda/emu/launch.cpp, cuda/emu/registers.cpp.
 #pragma once
 
 namespace trireme::cuda::emu {
 
-/// `threads` a block at most; `blocks` that a multiprocessor must be able to hold, 0: not stated.
+/// `threads`: at most so many per block. `blocks`: at least so many must fit on a multiprocessor; 0: not stated.
 struct LaunchBounds {
   int threads = 0, blocks = 0;
   constexpr int nops() const { return threads + blocks; }

@@ -1,5 +1,5 @@
 // Kernels of fill and copy; bytes: cuda/kernels/copy.h. Three forms: both dense, in pieces of 16 bytes; a transpose, in
-// tiles through shared memory; anything else, an element a thread.
+// tiles through shared memory; anything else, one element per thread.
 #include "cuda/kernels/copy.h"
 
 #include <concepts>

@@ -4,12 +4,12 @@
 //   gradient(row, j) = scale * (softmax(x)_j - (1 - e) [j = target] - e / V)
 // (Szegedy et al., Rethinking the Inception Architecture, 2016, section 7.) In two passes. The first gives each row's
 // maximum, sum of exp(x - maximum), the target's logit and the sum of logits over the local slice of the vocabulary.
-// Ranks join these (largest maximum, sums rescaled to it, the others added), which moves 16 bytes a row instead of the
-// logits. The second pass turns logits into gradients. Where no ranks join, one kernel does both passes over a row that
-// stays in shared memory, with the same bits. Contracts: cross_entropy_* of core/kernels.h, for float, bf16 and f16.
-// Bytes per logit of b bytes: b read in the first pass; b read and b written in the second; b read and b written by the
-// one kernel, which reads the part of a row beyond 112 KB (80 KB on an A100) a second time, from L2. About 5 FLOPs and
-// one exponential a pass. The losses: 20 bytes read and 8 written per row.
+// Ranks join these (largest maximum, sums rescaled to it, the others added), which moves 16 bytes per row instead of
+// the logits. The second pass turns logits into gradients. Where no ranks join, one kernel does both passes over a row
+// that stays in shared memory, with the same bits. Contracts: cross_entropy_* of core/kernels.h, for float, bf16 and
+// f16. Bytes per logit of b bytes: b read in the first pass; b read and b written in the second; b read and b written
+// by the one kernel, which reads the part of a row beyond 112 KB (80 KB on an A100) a second time, from L2. About 5
+// FLOPs and one exponential a pass. The losses: 20 bytes read and 8 written per row.
 // Read next: cuda/kernels/cross_entropy.cu.
 #pragma once
 

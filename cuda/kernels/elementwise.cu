@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
   store_piece(y + mine.first, left, mine.count);
 }
 
-/// For any other view: an element a thread.
+/// For any other view: one element per thread.
 template <Binary op, class T>
 __global__ void __launch_bounds__(kThreads)
     binary_ragged_kernel(const T* a, const T* b, T* y, const __grid_constant__ Strided<2> view) {

@@ -24,7 +24,8 @@ inline constexpr double kBytesACycle = 32;    // to and from L2, of a multiproce
 struct TileCost {
   Tile90 tile;
   int m, n;
-  /// In which tensor cores idle: shared memory's cycles to store 16-bit results, and latencies; an estimate.
+  /// Cycles at the end of a tile in which tensor cores idle: storing 16-bit results through shared memory, and
+  /// latencies. An estimate.
   double end;
 
   std::int64_t bytes() const { return std::int64_t{4} * m * n; }  ///< of its sums in f32
@@ -95,8 +96,8 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   return cut;
 }
 
-/// The cut that takes the fewest cycles, with tiles of any size or of `tile`. simple: the epilogue is (gemm_store.h); only
-/// then tiles may be of 256 x 192, and are otherwise of 128 x 256.
+/// The cut that takes the fewest cycles, with tiles of any size or of `tile`. simple: the epilogue is simple
+/// (gemm_store.h). Tiles of 256 x 192 need that; if requested without it, 128 x 256 is used.
 inline Cut cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable, bool may_divide,
                bool simple, Tile90 tile = Tile90::automatic) {
   if (tile == Tile90::m256n192 && !simple) tile = Tile90::m128n256;

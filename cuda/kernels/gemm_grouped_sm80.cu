@@ -3,7 +3,7 @@
 //
 // Work: 2 R N K FLOPs for R rows, NT and NN, with each group's rows rounded up to the tile; 2 M N R for TN, with each
 // group's rows rounded up to 32. Bytes: the rows once for every column of tiles, a matrix once for every row of tiles
-// of its group, from L2; c once. Offsets: 4 (G + 1) bytes a block.
+// of its group, from L2; c once. Offsets: 4 (G + 1) bytes per block.
 // All tiles of NT and NN cost the same, and blocks take them in turns. A tile of TN costs as much as its group has
 // rows. A group's tiles are neighbours, so they too are spread evenly if there are as many as blocks.
 // Read next: cuda/kernels/gemm_grouped_sm90.cu.

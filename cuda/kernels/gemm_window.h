@@ -1,5 +1,5 @@
-// What a warp of a product stores at a time: a window of 16 rows and 32 columns. How it moves between global memory, by
-// rows of 16 bytes for each lane, and the warp's slab in shared memory.
+// A warp stores the result of a product in windows of 16 rows and 32 columns. This file moves a window between global
+// memory (16 bytes per lane, by rows) and the warp's slab in shared memory.
 // Read next: cuda/kernels/gemm_store.h.
 #pragma once
 

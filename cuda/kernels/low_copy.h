@@ -1,5 +1,5 @@
-// The copy of the weights in 16 bits, for an optimizer's step that is skipped: weights and moments stay, but a caller
-// may have new memory for the copy. Read next: cuda/kernels/optimizer.cu and sgd.cu.
+// Rewrites the 16-bit copy of the weights in a step that the optimizer skips: weights and moments do not change, but
+// the caller may have new memory for the copy. Read next: cuda/kernels/optimizer.cu and sgd.cu.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ __device__ float update(float& w, float& m, float& v, float g, float decay, cons
   return w;
 }
 
-/// One block per tile; a piece of four elements a thread at a time.
+/// One block per tile; each thread takes a piece of four elements at a time.
 template <class G, class Low>
 __global__ void __launch_bounds__(kThreads, 5)
     adamw_kernel(const __grid_constant__ List<G, Low> list, const __grid_constant__ AdamWSettings s,

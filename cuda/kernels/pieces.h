@@ -11,9 +11,8 @@
 
 namespace trireme::cuda {
 
-/// N values of 16 bits as registers hold them, two in each. At the join of load_piece's branches, separate 16-bit
-/// values would each need a register: nvcc would unpack a load within its branch, and so wait for it before the next
-/// load.
+/// N values of 16 bits, two per register. If the branches of load_piece returned separate 16-bit values, nvcc would
+/// unpack each load in its branch, and wait for it before the next load.
 template <int N>
 struct alignas(2 * N) PairsOf {
   std::uint32_t words[N / 2];
@@ -87,14 +86,14 @@ __device__ __forceinline__ MyPiece my_piece(std::int64_t count) {
   return {first, count <= first ? 0 : count - first < N ? static_cast<int>(count - first) : N};
 }
 
-/// The grid that gives every piece of `per_thread` elements a thread.
+/// The grid with one thread for each piece of `per_thread` elements.
 inline Dim3 grid_of_pieces(std::int64_t count, int threads, int per_thread) {
   const std::int64_t per_block = std::int64_t{threads} * per_thread;
   return {static_cast<unsigned>((count + per_block - 1) / per_block), 1, 1};
 }
 
-/// Short rows share a warp: each gets 2^bits lanes, so that a lane has up to `per_lane` values of its row. At most a
-/// whole warp, whose lanes have more values of a longer row.
+/// Short rows share a warp: each gets 2^bits lanes, so that a lane has up to `per_lane` values of its row. A longer row
+/// takes the whole warp, and a lane has more than `per_lane` values.
 inline int lane_bits_of_row(std::int64_t width, int per_lane) {
   int bits = 0;
   while (bits < 5 && (std::int64_t{per_lane} << bits) < width) ++bits;

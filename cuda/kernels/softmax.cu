@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) softmax_warp_kernel(const T* x, T* y
   }
 }
 
-/// A block a row.
+/// One block per row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) softmax_kernel(const T* x, T* y, std::int64_t width) {
   constexpr int kWidth = kPackSize<T>;

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// A warp a row, which it reads in each round.
+/// One warp per row, which it reads in each round.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     top_k_long_kernel(const T* x, std::int32_t* chosen, std::int64_t rows, std::int64_t width, std::int64_t k) {

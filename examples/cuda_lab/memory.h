@@ -36,11 +36,11 @@ struct MemoryCost {
   double bytes;
   double memory;      ///< the bytes at 4.8 TB/s
   double latency;     ///< waits and barriers of a block, times the waves of blocks on an H200
-  double wavefronts;  ///< one a clock and multiprocessor
-  double issuing;     ///< four instructions a clock and multiprocessor; integer and f64 units do half of that at best
+  double wavefronts;  ///< one per clock and multiprocessor
+  double issuing;     ///< four instructions per clock and multiprocessor; integer and f64 units do half of that at best
   double products;    ///< of the multiprocessor with the most blocks
   double launching;
-  double forecast;            ///< the longest of the five above for each launch, plus launch times
+  double forecast;            ///< for each launch: the longest of memory to products, plus launching
   double least() const;       ///< by bytes and products: the bound
   const char* bound() const;  ///< the name of the longest
 };

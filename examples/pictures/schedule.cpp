@@ -87,7 +87,7 @@ void draw_legend(Drawing& drawing, const Schedule& schedule, double y) {
 
 std::string draw_schedule(const Schedule& schedule, const Costs& costs, double unit) {
   const auto timeline = simulate(schedule, costs);
-  const Proof proof = check(schedule, costs);
+  const ScheduleCosts found = check(schedule, costs);
   const std::string title = headline(schedule, costs), sizes = title.substr(0, title.find("; "));
   int end = 0;
   for (const auto& row : timeline) end = std::max(end, row.back().end);
@@ -109,7 +109,7 @@ std::string draw_schedule(const Schedule& schedule, const Costs& costs, double u
     const double y = top + rank * (row_height + row_gap), middle = y + row_height / 2;
     drawing.text({left - 8, middle}, fmt::format("rank {}", rank), {.anchor = Anchor::end});
     draw_row(drawing, schedule, timeline[static_cast<std::size_t>(rank)], y, unit, end);
-    const int kept = proof.peak_live[static_cast<std::size_t>(rank)];
+    const int kept = found.peak_live[static_cast<std::size_t>(rank)];
     drawing.text({rows_right + 8, middle}, std::to_string(kept), {.bold = true});
   }
   const double rows_end = top + schedule.rank_count() * (row_height + row_gap);

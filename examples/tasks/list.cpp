@@ -1,3 +1,6 @@
+// The table of tasks, and the choice of one. A task declares flags of its own, and Flags::parse() refuses flags that
+// were not declared. So the task must be known before the command line is parsed: chosen_task() looks for --task and
+// --config only, and leaves all errors to Flags::parse().
 #include "examples/tasks/list.h"
 
 #include <algorithm>
@@ -10,7 +13,7 @@
 
 namespace trireme {
 
-// A task needs one line here and one in the table; everything else is in its own file.
+// A task needs a declaration here and a row in the table. docs/contributing.md lists the other places.
 std::unique_ptr<Task> make_vit_task();
 std::unique_ptr<Task> make_sort_task();
 

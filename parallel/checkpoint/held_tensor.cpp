@@ -52,7 +52,7 @@ HeldTensor held_buffer(const Buffer& buffer, const DeviceMesh& mesh) {
   return held;
 }
 
-/// The part that copy number `copy` writes.
+/// The part that this rank, copy number `held.copy_index`, writes.
 HeldTensor part_of(const HeldTensor& held) {
   const int dim = dim_to_cut(held.value.shape(), held.copies);
   const Span rows = even_share(held.value.size(dim), held.copies, held.copy_index);

@@ -114,7 +114,7 @@ class ProcessGroup {
   virtual std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) = 0;
 
   /// How long a rank that others wait for may show no sign of life. After that an error names it, the operation and the
-  /// group. Waits for a rank that still computes go on, however slow it is: parallel/comm/watch/watchdog.h.
+  /// group. Waits for a rank that sends heartbeats go on, however slow it is: parallel/comm/watch/watchdog.h.
   using Deadline = std::chrono::duration<double>;
 
  protected:

@@ -1,5 +1,5 @@
 // A pipeline schedule as data: for every rank the list of what it does, in order. schedule.h generates the lists,
-// check.h proves them before training, executor.h runs them, drawing.h draws them. Each works without knowledge of the
+// check.h checks them before training, executor.h runs them, drawing.h draws them. Each works without knowledge of the
 // others.
 //
 // The model is cut into stages, and stage s lives on rank s % P of the pp axis, as its chunk s / P: with one chunk a

@@ -125,7 +125,8 @@ class Checker {
   /// Points 1 and 2.
   void check_stage(int stage) const {
     const int rank = schedule_.rank_of(stage);
-    for (int m = 0; m < schedule_.microbatches; ++m) {  // separately: every stage of every schedule has this kind
+    // check_order() alone would miss this in a forward-only schedule on one rank.
+    for (int m = 0; m < schedule_.microbatches; ++m) {
       if (position(ActionKind::forward, stage, m) >= 0) continue;
       fail(ExitCode::internal, "pipeline check",
            "{}: rank {}, action {} (end of its list): missing forward of micro-batch {} on stage {}", schedule_.name,
@@ -280,24 +281,24 @@ int peak_live(const Checker& checker, const std::vector<Action>& list) {
 
 }  // namespace
 
-Proof check(const Schedule& schedule, const Costs& costs) {
+ScheduleCosts check(const Schedule& schedule, const Costs& costs) {
   const Checker checker(schedule);
   checker.run();
 
-  Proof proof;
+  ScheduleCosts figures;
   int total = 0;
   for (const auto& row : simulate(schedule, costs)) total = std::max(total, row.back().end);
   const int ideal = schedule.microbatches * schedule.chunks() * costs.sum(schedule.backward);
-  proof.bubble_of_ideal = static_cast<double>(total - ideal) / ideal;
-  proof.bubble_of_total = static_cast<double>(total - ideal) / total;
+  figures.bubble_of_ideal = static_cast<double>(total - ideal) / ideal;
+  figures.bubble_of_total = static_cast<double>(total - ideal) / total;
   for (const auto& list : schedule.ranks) {
-    proof.peak_live.push_back(peak_live(checker, list));
-    proof.sent.push_back(static_cast<int>(std::count_if(list.begin(), list.end(), [](const Action& action) {
+    figures.peak_live.push_back(peak_live(checker, list));
+    figures.sent.push_back(static_cast<int>(std::count_if(list.begin(), list.end(), [](const Action& action) {
       return action.kind == ActionKind::send_activation || action.kind == ActionKind::send_gradient;
     })));
-    proof.messages += proof.sent.back();
+    figures.messages += figures.sent.back();
   }
-  return proof;
+  return figures;
 }
 
 }  // namespace trireme::pipeline

@@ -1,6 +1,6 @@
-// Proves a schedule before training, and computes what it costs.
+// Checks a schedule before training, and computes its costs.
 //
-// Proved, for the lists of all ranks together:
+// Checked, for the lists of all ranks together:
 //   1. every stage runs the forward of every micro-batch once, then its backward once: whole, or split into the input's
 //      part and then the weights' part;
 //   2. every computation has its messages: its input is received before it, its output is sent after it. Stages on the
@@ -22,8 +22,8 @@
 
 namespace trireme::pipeline {
 
-/// The cost of a proved schedule.
-struct Proof {
+/// Of a schedule that passed the check.
+struct ScheduleCosts {
   double bubble_of_ideal = 0;  ///< idle time over busy time: (P - 1) / M for gpipe and 1f1b
   double bubble_of_total = 0;  ///< idle time over total time
   /// Per rank: the most activations it keeps at once. A stage keeps one from a micro-batch's forward to the end of its
@@ -34,6 +34,6 @@ struct Proof {
 };
 
 /// Throws ExitCode::internal naming the rank, the index of the action in its list and what is missing.
-Proof check(const Schedule& schedule, const Costs& costs = {});
+ScheduleCosts check(const Schedule& schedule, const Costs& costs = {});
 
 }  // namespace trireme::pipeline

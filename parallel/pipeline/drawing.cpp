@@ -28,20 +28,20 @@ std::string label(const Schedule& schedule, const Action& action) {
 }
 
 std::string headline(const Schedule& schedule, const Costs& costs) {
-  const Proof proof = check(schedule, costs);
+  const ScheduleCosts figures = check(schedule, costs);
   const std::string stages = schedule.chunks() == 1 ? counted(schedule.stages, "stage")
                                                     : fmt::format("{} on {}", counted(schedule.stages, "stage"),
                                                                   counted(schedule.rank_count(), "rank"));
   return fmt::format(
       "{}: {}, {}; bubble {:.1f}% of ideal time, {:.1f}% of total", schedule.name, stages,
       schedule.microbatches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", schedule.microbatches),
-      100 * proof.bubble_of_ideal, 100 * proof.bubble_of_total);
+      100 * figures.bubble_of_ideal, 100 * figures.bubble_of_total);
 }
 
 std::string figures(const Schedule& schedule) {
-  const Proof proof = check(schedule);
+  const ScheduleCosts figures = check(schedule);
   return fmt::format("activations alive at most, per rank: {}\nmessages sent, per rank:             {} (in all {})\n",
-                     joined(proof.peak_live), joined(proof.sent), proof.messages);
+                     joined(figures.peak_live), joined(figures.sent), figures.messages);
 }
 
 std::string render(const Schedule& schedule, int columns, const Costs& costs) {

@@ -279,7 +279,7 @@ class Pass {
 }  // namespace
 
 Executor::Executor(Schedule schedule, ProcessGroup& group)
-    : schedule_(std::move(schedule)), proof_(check(schedule_)), group_(group) {
+    : schedule_(std::move(schedule)), costs_(check(schedule_)), group_(group) {
   require(group.size() == schedule_.rank_count(), "pipeline",
           "a schedule of {} stages on {} ranks needs a group of as many ranks, got {} with {}", schedule_.stages,
           schedule_.rank_count(), group.name(), group.size());

@@ -1,5 +1,6 @@
 // Runs one rank's list of a checked schedule: plain calls to forward and backward, with messages to the neighbour
-// stages. With several chunks a rank, the last rank's neighbour is the first; with one rank, stages hand over directly.
+// stages. With several chunks per rank, the last rank's neighbour is the first; with one rank, stages hand over
+// directly.
 //
 // Sends are buffered and never block. The next receive of each direction is posted one message ahead, so that it can
 // arrive while this rank computes, and is waited for right before the computation that needs it. A pipeline of one
@@ -42,7 +43,7 @@ struct StepReport {
   double forward_seconds = 0;  ///< computing, receives excluded
   double backward_seconds = 0;
   double waiting_seconds = 0;  ///< for messages of neighbour stages
-  int peak_live = 0;           ///< most activations alive at once, as counted while running: equals Proof::peak_live
+  int peak_live = 0;  ///< most activations alive at once, counted while running: equals ScheduleCosts::peak_live
 };
 
 class Executor {
@@ -55,11 +56,11 @@ class Executor {
   StepReport run(const StageFunctions& stage, const BeforeBackward& before_backward = {});
 
   const Schedule& schedule() const { return schedule_; }
-  const Proof& proof() const { return proof_; }
+  const ScheduleCosts& costs() const { return costs_; }
 
  private:
   Schedule schedule_;
-  Proof proof_;
+  ScheduleCosts costs_;
   ProcessGroup& group_;
 };
 

@@ -3,7 +3,7 @@
 // A bucket cycles through three states. *Filling*: operations add to a full-size f32 gradient. *Sent*: all its
 // gradients are ready, and it is packed and reduce-scattered in the background while backward goes on. *Added*: this
 // rank's piece of the sum has arrived. Stage 1 always keeps the full-size gradients, sends them once, in the last
-// backward, and stores the piece that arrives in their place. From stage 2 on the full-size gradient exists only while
+// backward, and then stores the arrived piece over them. From stage 2 on the full-size gradient exists only while
 // the bucket fills. A bucket then cycles once per micro-batch, and each piece is added to an f32 shard that stays.
 //
 // Each addition to a gradient is sent exactly once, because a bucket is empty after it was sent. So the code need not
@@ -15,9 +15,8 @@
 // sent as they are.
 //
 // With hybrid sharding a piece is a sum over a shard group only. It is summed again over the ranks with copies of the
-// shard: once a step, in the background, after as many pieces as the step has micro-batches. A rank counts the pieces,
-// whose number is the same on all ranks, rather than rely on which micro-batch is the last one of a gradient, which may
-// differ.
+// shard: once a step, in the background, after as many pieces as the step has micro-batches. The rank counts pieces:
+// their number is the same on all ranks, but which micro-batch is the last of a gradient may differ.
 //
 // The order in which collectives are launched must not depend on timing, also across groups: ranks with different
 // orders deadlock under --verify, which compares each collective before it runs, and may deadlock under NCCL. So a sum

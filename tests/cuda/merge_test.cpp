@@ -70,7 +70,7 @@ TEST_CASE_TEMPLATE("cuda attention merge: two sets of keys, either of them empty
     check_merge<T>(1, 1, 1, 1, 0);
     check_merge<T>(2, 3, 5, 64, 0);
     check_merge<T>(1, 4, 2, 130, 1);
-    check_merge<T>(3, 5, 1, 28, 0);   // eight heads a warp, and a warp that is not full
+    check_merge<T>(3, 5, 1, 28, 0);   // eight heads per warp, and a warp that is not full
     check_merge<T>(1, 1, 3, 300, 0);  // longer than a warp takes at once
   });
 }

@@ -84,7 +84,7 @@ TEST_CASE("planted launch: more threads than the launch bounds allow") {
   CHECK(launch_threads(bounded_template<256, 2>, 256) == "");
   CHECK(launch_threads(bounded_template<1, 1>, 1) == "");
   if (!emu::has_launch_bounds) return;
-  CHECK(has(launch_threads(bounded, 97), "[bounded] 97 threads a block; the kernel's __launch_bounds__ allow 96"));
+  CHECK(has(launch_threads(bounded, 97), "[bounded] 97 threads per block; the kernel's __launch_bounds__ allow 96"));
   CHECK(has(launch_threads(bounded_template<256, 2>, 288), "__launch_bounds__ allow 256"));
   CHECK(has(launch_threads(bounded_template<1, 1>, 2), "__launch_bounds__ allow 1;"));
   const auto address = reinterpret_cast<const void*>(&bounded_template<256, 2>);
@@ -105,7 +105,7 @@ TEST_CASE("planted launch: setmaxnreg within the registers of the block, and bey
     CHECK(has(beyond, "deadlock"));
     CHECK(has(beyond, "setmaxnreg.inc 240 needs more registers than are left"));
     CHECK(has(beyond, "of the 64512 that the block was launched with"));
-    // Two blocks a multiprocessor: 128 registers each.
+    // Two blocks per multiprocessor: 128 registers each.
     CHECK(has(launch_groups(exchange<2, 2, 24, 240>, 2), "setmaxnreg.inc 240 can never succeed"));
     // Fewer threads than the bounds allow bring fewer registers.
     CHECK(has(launch_groups(exchange<3, 1, 144, 200>, 2), "of the 43008 that the block was launched with"));

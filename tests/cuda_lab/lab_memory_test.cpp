@@ -119,7 +119,7 @@ TEST_CASE("cuda lab: the sort refuses more tokens than fit into shared memory") 
 
 TEST_CASE("cuda lab: the softmax in registers refuses rows that are longer than its registers") {
   const int width = lab::softmax::kMostInRegisters + 1;
-  const auto refused = [&] { lab::softmax::warp_a_row({1, width, nullptr, nullptr, nullptr, nullptr}); };
+  const auto refused = [&] { lab::softmax::warp_per_row({1, width, nullptr, nullptr, nullptr, nullptr}); };
   CHECK(cuda_test::error_of(refused).find("1025") != std::string::npos);
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("every choice of a flag is drawn") {
     for (const auto& [flag, value] : space.draw(dice)) drawn[flag].insert(value);
   }
   for (const Flags::Declared& flag : train_program().flags) {
-    if (is_fixed(flag.name) || sizes_of(flag.name) != nullptr || flag.name == "attention") continue;
+    if (is_fixed(flag.name) || values_to_draw(flag.name) != nullptr || flag.name == "attention") continue;
     for (const std::string& choice : flag.choices) {
       CAPTURE(flag.name);
       CAPTURE(choice);

@@ -32,8 +32,8 @@ Step run(GptOptions o, const std::string& pipeline) {
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     const Trainer::Pass pass = gradients_of_step(trainer, options, mesh);
     const double loss = pipeline::global_loss(mesh, pass.pipeline.loss);
-    const pipeline::Proof& proof = trainer.executor().proof();
-    CHECK(pass.pipeline.peak_live == proof.peak_live[static_cast<std::size_t>(mesh.coord(Axis::pp))]);
+    const pipeline::ScheduleCosts& figures = trainer.executor().costs();
+    CHECK(pass.pipeline.peak_live == figures.peak_live[static_cast<std::size_t>(mesh.coord(Axis::pp))]);
     const std::scoped_lock lock(mutex);
     step.loss = loss;
     step.buckets_overlapped += pass.sums.buckets_overlapped;

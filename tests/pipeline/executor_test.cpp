@@ -156,7 +156,7 @@ void check_run(const Schedule& schedule) {
   std::vector<RankRun> runs;
   check_same(run_pipeline(schedule, DType::f32, runs),
              run_one_rank(schedule.stages, schedule.microbatches, DType::f32));
-  const Proof proof = check(schedule);
+  const ScheduleCosts figures = check(schedule);
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {
     CAPTURE(rank);
     const RankRun& run = runs[rank];
@@ -168,8 +168,8 @@ void check_run(const Schedule& schedule) {
         backwards.push_back({ActionKind::backward, action.stage, action.microbatch});
     }
     CHECK(run.announced == backwards);
-    CHECK(run.report.peak_live == proof.peak_live[rank]);
-    if (!split) CHECK(run.peak_alive == proof.peak_live[rank]);
+    CHECK(run.report.peak_live == figures.peak_live[rank]);
+    if (!split) CHECK(run.peak_alive == figures.peak_live[rank]);
     CHECK(run.ready == 2 * schedule.chunks());
     CHECK(run.early_hooks == 0);
     CHECK(run.bytes_left == 0);

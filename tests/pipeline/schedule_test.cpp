@@ -43,17 +43,18 @@ void swap(Schedule& schedule, const Action& a, const Action& b) {
 
 }  // namespace
 
-TEST_CASE("every small schedule is proved, with the closed forms of its figures") {
+TEST_CASE("every small schedule passes the check, with the closed forms of its figures") {
   for (int stages = 1; stages <= 6; ++stages) {
     for (int microbatches = 1; microbatches <= 12; ++microbatches) {
       CAPTURE(stages);
       CAPTURE(microbatches);
-      const Proof all = check(gpipe(stages, microbatches)), alternating = check(one_f_one_b(stages, microbatches));
-      const Proof forwards = check(forward_only(stages, microbatches));
+      const ScheduleCosts all = check(gpipe(stages, microbatches)),
+                          alternating = check(one_f_one_b(stages, microbatches));
+      const ScheduleCosts forwards = check(forward_only(stages, microbatches));
       const double ideal = static_cast<double>(stages - 1) / microbatches;
-      for (const Proof* proof : {&all, &alternating, &forwards}) {
-        CHECK(proof->bubble_of_ideal == doctest::Approx(ideal));
-        CHECK(proof->bubble_of_total == doctest::Approx(ideal / (1 + ideal)));
+      for (const ScheduleCosts* figures : {&all, &alternating, &forwards}) {
+        CHECK(figures->bubble_of_ideal == doctest::Approx(ideal));
+        CHECK(figures->bubble_of_total == doctest::Approx(ideal / (1 + ideal)));
       }
       CHECK(all.messages == 2 * (stages - 1) * microbatches);
       CHECK(alternating.messages == all.messages);
@@ -77,9 +78,9 @@ TEST_CASE("no schedule of up to 6 stages, micro-batches and chunks deadlocks wit
         CHECK(check(make_schedule(name, ranks, microbatches)).messages == 2 * (ranks - 1) * microbatches);
       for (int chunks = 1; chunks <= 6; ++chunks) {
         CAPTURE(chunks);
-        const Proof proof = check(interleaved(ranks, microbatches, chunks));
-        CHECK(proof.messages == (ranks == 1 ? 0 : 2 * (ranks * chunks - 1) * microbatches));
-        CHECK(check(forward_only(ranks, microbatches, chunks)).messages == proof.messages / 2);
+        const ScheduleCosts figures = check(interleaved(ranks, microbatches, chunks));
+        CHECK(figures.messages == (ranks == 1 ? 0 : 2 * (ranks * chunks - 1) * microbatches));
+        CHECK(check(forward_only(ranks, microbatches, chunks)).messages == figures.messages / 2);
       }
     }
   }
@@ -92,15 +93,15 @@ TEST_CASE("interleaved: the bubble is (P - 1) / (V M) for any M of P or more, an
         CAPTURE(ranks);
         CAPTURE(chunks);
         CAPTURE(microbatches);
-        const Proof proof = check(interleaved(ranks, microbatches, chunks));
+        const ScheduleCosts figures = check(interleaved(ranks, microbatches, chunks));
         const double full = static_cast<double>(ranks - 1) / microbatches;
-        CHECK(proof.bubble_of_ideal <= full + 1e-9);
-        if (microbatches >= ranks) CHECK(proof.bubble_of_ideal == doctest::Approx(full / chunks));
+        CHECK(figures.bubble_of_ideal <= full + 1e-9);
+        if (microbatches >= ranks) CHECK(figures.bubble_of_ideal == doctest::Approx(full / chunks));
         // Runs of M / floor(M / P) micro-batches, rounded up: P micro-batches if P divides M.
         const int whole = std::max(1, microbatches / ranks), run = (microbatches + whole - 1) / whole;
         for (int rank = 0; microbatches >= ranks && rank < ranks; ++rank) {
           const int warm_up = 2 * (ranks - 1 - rank) + (chunks - 1) * run;
-          CHECK(proof.peak_live[static_cast<std::size_t>(rank)] == std::min(warm_up + 1, chunks * microbatches));
+          CHECK(figures.peak_live[static_cast<std::size_t>(rank)] == std::min(warm_up + 1, chunks * microbatches));
         }
       }
     }
@@ -112,13 +113,14 @@ TEST_CASE("zero-bubble: a third of 1F1B's bubble, and on no rank more activation
     for (int microbatches = 1; microbatches <= 12; ++microbatches) {
       CAPTURE(ranks);
       CAPTURE(microbatches);
-      const Proof proof = check(zero_bubble(ranks, microbatches)), full = check(one_f_one_b(ranks, microbatches));
+      const ScheduleCosts figures = check(zero_bubble(ranks, microbatches)),
+                          full = check(one_f_one_b(ranks, microbatches));
       // F, B and W cost 1 each. A rank waits ranks - 1 units, and one more for each micro-batch fewer than ranks.
       const int waiting = ranks - 1 + std::max(0, ranks - microbatches);
-      CHECK(proof.bubble_of_ideal == doctest::Approx(static_cast<double>(waiting) / (3 * microbatches)));
-      if (microbatches >= ranks) CHECK(proof.bubble_of_ideal == doctest::Approx(full.bubble_of_ideal / 3));
-      for (const int live : proof.peak_live) CHECK(live <= full.peak_live.front());
-      CHECK(proof.messages == full.messages);
+      CHECK(figures.bubble_of_ideal == doctest::Approx(static_cast<double>(waiting) / (3 * microbatches)));
+      if (microbatches >= ranks) CHECK(figures.bubble_of_ideal == doctest::Approx(full.bubble_of_ideal / 3));
+      for (const int live : figures.peak_live) CHECK(live <= full.peak_live.front());
+      CHECK(figures.messages == full.messages);
     }
   }
   // With other costs a rank waits (P - 1) (F + B - W).
@@ -136,9 +138,9 @@ TEST_CASE("messages are counted per rank: ends of a pipeline send half of what t
 TEST_CASE(
     "four stages and eight micro-batches: the bubble is 37.5% of ideal time and 27% of the total, in both schedules") {
   for (const Schedule& schedule : {gpipe(4, 8), one_f_one_b(4, 8)}) {
-    const Proof proof = check(schedule);
-    CHECK(proof.bubble_of_ideal == doctest::Approx(0.375));
-    CHECK(proof.bubble_of_total == doctest::Approx(3.0 / 11.0));
+    const ScheduleCosts figures = check(schedule);
+    CHECK(figures.bubble_of_ideal == doctest::Approx(0.375));
+    CHECK(figures.bubble_of_total == doctest::Approx(3.0 / 11.0));
     CHECK(simulate(schedule)[0].back().end == 33);  // (8 + 4 - 1) x (1 + 2)
   }
 }

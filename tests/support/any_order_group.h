@@ -1,5 +1,5 @@
-// A process group of threads whose sums in any order depend on the group: each begins with another rank's term. A
-// caller that allows any order where other groups must get the same bits therefore gets different ones.
+// Imitates a library without a fixed order of summation: with SumOrder::any, groups start their sums with the terms of
+// different ranks. So a caller that allows SumOrder::any where groups must agree gets different bits.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,8 @@ class AnyOrderGroup final : public comm::CollectiveGroup {
   }
 
  private:
-  /// Neighbouring groups, and those that lie side by side, get different values.
+  /// The rank whose term comes first: different for interleaved groups ({0, 2} and {1, 3}) and for consecutive groups
+  /// ({0, 1} and {2, 3}).
   int first() const { return (world_rank(0) + world_rank(0) / size()) % size(); }
 
   std::shared_ptr<ProcessGroup> inner_;

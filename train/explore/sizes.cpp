@@ -133,7 +133,7 @@ bool is_needed(const std::string& flag) {
   return needed.contains(flag);
 }
 
-const std::vector<std::string>* sizes_of(const std::string& flag) {
+const std::vector<std::string>* values_to_draw(const std::string& flag) {
   static const std::map<std::string, std::vector<std::string>> sizes = {
       {"gemm", {"auto", "trireme", "eigen"}},
       {"val-fraction", {"0", "0.1", "0.3"}},

@@ -32,6 +32,6 @@ bool is_fixed(const std::string& flag);
 /// True if a case needs this flag.
 bool is_needed(const std::string& flag);
 /// The values to draw from if the declaration does not say which are useful; null: it does.
-const std::vector<std::string>* sizes_of(const std::string& flag);
+const std::vector<std::string>* values_to_draw(const std::string& flag);
 
 }  // namespace trireme::explore

@@ -98,7 +98,7 @@ const Program& train_program() {
 
 std::optional<std::string> Space::draw_value(const Flags::Declared& flag, Dice& dice) const {
   if (is_fixed(flag.name)) return std::nullopt;
-  if (const std::vector<std::string>* sizes = sizes_of(flag.name)) return dice.pick(*sizes);
+  if (const std::vector<std::string>* sizes = values_to_draw(flag.name)) return dice.pick(*sizes);
   if (!flag.choices.empty()) return dice.pick(flag.choices);
   switch (flag.kind) {
     case Flags::Kind::on_off:

@@ -40,10 +40,8 @@ Places places(Kind kind) {
 [[noreturn]] void refuse(std::string_view fault, const std::string& why) {
   fail(ExitCode::usage, fault_variable,
        "'{}': {}; expected KIND@step=S[-T][,rank=R|all][,point=P][,times=N][,start=N|any], with ';' between faults; "
-       "KIND of {}; P of "
-       "{}; slow needs ms=N, spike and noise take factor=F, noise takes seed=N, nan and flip take tensor=NAME and "
-       "element=I, flip takes bit=B; "
-       "change {}",
+       "KIND of {}; P of {}; slow needs ms=N, spike and noise take factor=F, noise takes seed=N, "
+       "nan and flip take tensor=NAME and element=I, flip takes bit=B; change {}",
        fault, why, fmt::join(kind_names, ", "), fmt::join(point_names, ", "), fault_variable);
 }
 

@@ -17,7 +17,7 @@
 //   kill    backward   SIGKILL to the rank's process (ranks that are threads: to all of them)
 //   stop    backward   SIGSTOP to the rank's process; a rank that is a thread blocks for good
 //   slow    backward   sleeps ms= milliseconds at each such point
-//   throw   backward   throws an error that is a bug by its exit code (70)
+//   throw   backward   throws an error with the exit code of a bug (70)
 //   oom     forward    asks the memory pool for 4 PiB
 //   desync  backward   calls an all-reduce that no other rank calls
 //   nan     backward   one element of the gradient becomes NaN before the sums; forward: the loss

@@ -98,8 +98,8 @@ std::shared_ptr<const DeviceMesh> RankRun::make_mesh(Rank& rank, const MeshShape
 RunPlanned RankRun::plan() {
   std::vector<LabelledValue> rows = task_.rows();
   if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
-  const pipeline::Proof& proof = trainer_.executor().proof();
-  const double activations = task_.activation_bytes(options_, proof.peak_live.front());
+  const pipeline::ScheduleCosts& costs = trainer_.executor().costs();
+  const double activations = task_.activation_bytes(options_, costs.peak_live.front());
   const Task::Words words = task_.words();
   return plan_of_run(
       options_,
@@ -112,7 +112,7 @@ RunPlanned RankRun::plan() {
        .sums = mesh_->world().fastest_order(),
        .threads = threads(),
        .own_cores = OwnCores::current().parts > 0,
-       .bubble = proof.bubble_of_total,
+       .bubble = costs.bubble_of_total,
        .memory = predicted_memory(options_, trainer_.model().parameters(), activations, task_.workspace_bytes())});
 }
 

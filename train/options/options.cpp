@@ -150,13 +150,13 @@ void declare_precision(Flags& flags, PrecisionOptions& o) {
             "everything in a block except its input; every:K: the same in every K-th block");
   flags.add_choice("device", o.device, {"cpu", "cuda"}, "where tensors live; cuda: a GPU, or an error");
   flags.add_choice("gemm", o.gemm, choices(gemm_names(), cuda::gemm_names()),
-                   "implementation of matrix products; auto: the fastest for the device and for each shape; trireme: "
-                   "only our own kernels");
+                   "implementation of matrix products; auto, trireme: our own kernels, on a GPU for each product the "
+                   "first that accepts it; libraries run only if named");
   flags.choices_of_other_builds(of_other_builds(cuda::absent_gemms(), choices(gemm_names(), {})));
   flags.add_choice(
       "attention", o.attention, choices(cpu_attentions(), cuda::attention_names()),
-      "implementation of attention; auto: the fastest for the device and for each shape; trireme: only our "
-      "own kernels (on the CPU there are no others)");
+      "implementation of attention; auto, trireme: our own kernels, on a GPU for each call the first that accepts it; "
+      "libraries run only if named (on the CPU there are none)");
   flags.choices_of_other_builds(of_other_builds(cuda::absent_attentions(), choices(cpu_attentions(), {})));
   flags.add("threads", "N", o.threads, "auto", "threads of a rank; auto: cores / ranks", count);
   flags.add_choice(
@@ -194,7 +194,8 @@ void declare_run(Flags& flags, RunOptions& o) {
   flags.add(
       "timeout", "SECONDS", o.timeout,
       "if others wait for a rank, and it shows no sign of life for this time, it counts as lost, and the job ends "
-      "with 75; a rank that still computes has no time limit",
+      "with 75; a rank that computes has no time limit while it sends heartbeats, and counts as lost after 20 times "
+      "this long without one",
       Range::at_least(0.1));
   flags.add_switch("dry-run", o.dry_run, "everything up to the first step: plan, memory, schedule", true);
   flags.add_switch("allow-fault-injection", o.allow_fault_injection,

@@ -19,8 +19,8 @@ class StepNumbers {
   double norm() { return std::sqrt(copy_.get().data<double>()[1]) / loss_scale_; }
 
   // For kernels: f64 [1] each.
-  Tensor loss_there() const { return view::slice(values_, 0, 0, 1); }
-  Tensor squares_there() const { return view::slice(values_, 0, 1, 1); }
+  Tensor loss_on_device() const { return view::slice(values_, 0, 0, 1); }
+  Tensor squares_on_device() const { return view::slice(values_, 0, 1, 1); }
 
  private:
   Tensor values_;

@@ -278,8 +278,8 @@ void Trainer::queue_update(double lr, const StepNumbers& numbers) {
   if (device == Device::cpu || options_.optimizer.memory == MemoryCategory::offloaded) return;
   before_optimizer();
   Tensor scale = Tensor::empty({1}, DType::f32, device);
-  kernels(device).update_scale(numbers.loss_there(), numbers.squares_there(), scaler_.scale(), options_.optimizer.clip,
-                               scale);
+  kernels(device).update_scale(numbers.loss_on_device(), numbers.squares_on_device(), scaler_.scale(),
+                               options_.optimizer.clip, scale);
   optimizer_->step(lr, scale);
   queued_ = true;
 }

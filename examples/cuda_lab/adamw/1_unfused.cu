@@ -1,8 +1,8 @@
-// Level 1: three kernels for each tensor: scale and clip, update, round. An element a thread.
+// Level 1: three kernels for each tensor: scale and clip, update, round. One element per thread.
 //
 // This is how a framework does it: each line of the optimizer is an operation over a tensor. But each operation writes
 // what the next one reads. Scaling reads 2 bytes and writes 4; the update reads 16 and writes 12; rounding reads 4 and
-// writes 2: 40 bytes an element, where 28 are needed. And there are 444 launches for 148 tensors.
+// writes 2: 40 bytes per element, where 28 are needed. And there are 444 launches for 148 tensors.
 // Read next: examples/cuda_lab/adamw/2_vectors.cu.
 #include "examples/cuda_lab/adamw/ladder.h"
 

@@ -1,4 +1,4 @@
-// Level 2: four elements a thread, in loads and stores of 16 bytes.
+// Level 2: four elements per thread, in loads and stores of 16 bytes.
 //
 // It moves the same bytes with a quarter of the instructions. In the update a thread has 64 bytes under way instead of
 // 16, so the multiprocessors wait a quarter as often. A tensor that does not begin at a multiple of 16 bytes, or does

@@ -1,9 +1,9 @@
 // Level 3: one kernel for each tensor.
 //
 // The scaled gradient stays in a register between the lines of the formula, and the new weight is rounded right away:
-// 28 bytes an element instead of 40. Fusing saves only bytes, and that is enough: at 18 FLOPs an element the arithmetic
-// takes less time than the bytes. Every thread computes the clipping factor, from a number in L1. That costs a square
-// root.
+// 28 bytes per element instead of 40. Fusing saves only bytes, and that is enough: at 18 FLOPs per element the
+// arithmetic takes less time than the bytes. Every thread computes the clipping factor, from a number in L1. That costs
+// a square root.
 //
 // What is left: 148 launches, most of them for a thousand elements.
 // Read next: cuda/kernels/optimizer.cu, the kernel in use, and examples/cuda_lab/adamw/4_shipped.cpp on what it adds.

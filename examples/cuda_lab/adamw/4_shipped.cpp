@@ -57,7 +57,7 @@ MemoryCost per_list(const Problem& p) {
 }
 
 constexpr std::array all = {
-    MemoryLevel<Problem>{"unfused", "scale, update, round; an element a thread", &unfused,
+    MemoryLevel<Problem>{"unfused", "scale, update, round; one element per thread", &unfused,
                          [](const Problem& p) { return three_launches(p, 1); }},
     MemoryLevel<Problem>{"vectors", "16 bytes at a time", &vectors,
                          [](const Problem& p) { return three_launches(p, 4); }},

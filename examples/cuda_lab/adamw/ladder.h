@@ -1,5 +1,5 @@
 // The ladder of AdamW with clipping, over all tensors of a model (formulas: cuda/kernels/optimizer.h). From a bf16
-// gradient, f32 weights and moments to the same and a bf16 copy of the weights: 28 bytes an element, 3.5 GB for GPT-2
+// gradient, f32 weights and moments to the same and a bf16 copy of the weights: 28 bytes per element, 3.5 GB for GPT-2
 // 124M: 726 us at 4.8 TB/s. No level can be faster; the last one should come near.
 // Read next: examples/cuda_lab/adamw/1_unfused.cu, then the next levels; docs/ladder.md explains them.
 #pragma once

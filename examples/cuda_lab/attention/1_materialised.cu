@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-/// One block a query, threads over the keys.
+/// One block per query, threads over the keys.
 __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant__ Attention p) {
   const std::int64_t query = std::int64_t{blockIdx.y} * p.tokens + blockIdx.x;  // of all heads
   const bf16* const q = p.q + query * kHeadDim;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
   }
 }
 
-/// One block a query: the largest, the sum of exponentials, the quotients.
+/// One block per query: the largest, the sum of exponentials, the quotients.
 __global__ void __launch_bounds__(kThreads) softmax_kernel(const __grid_constant__ Attention p) {
   TRIREME_SHARED(float, scratch, 32);
   float* const row = p.scores + (std::int64_t{blockIdx.y} * p.tokens + blockIdx.x) * p.tokens;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(const __grid_constant
   for (int i = static_cast<int>(threadIdx.x); i < p.tokens; i += kThreads) row[i] = expf(row[i] - largest) / sum;
 }
 
-/// One block a query, one thread a column of v.
+/// One block per query, one thread per column of v.
 __global__ void __launch_bounds__(kHeadDim) weighted_sum_kernel(const __grid_constant__ Attention p) {
   const std::int64_t query = std::int64_t{blockIdx.y} * p.tokens + blockIdx.x;
   const int column = static_cast<int>(threadIdx.x);

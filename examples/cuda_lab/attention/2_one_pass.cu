@@ -3,7 +3,7 @@
 // The softmax seems to need the largest score before the first exponential. The running softmax starts without it: when
 // a larger score appears, the sums so far are multiplied by exp(old - new). (Milakov and Gimelshein, Online normalizer
 // calculation for softmax, 2018.) One warp per query; a lane holds two of the 64 columns. Keys hidden by the causal
-// mask are not visited at all. But each query reads all keys and values separately: 256 T bytes a query.
+// mask are not visited at all. But each query reads all keys and values separately: 256 T bytes per query.
 // Read next: examples/cuda_lab/attention/3_tiled.cu.
 #include "examples/cuda_lab/attention/ladder.h"
 

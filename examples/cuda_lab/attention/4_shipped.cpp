@@ -46,7 +46,7 @@ void shipped_attention_sm90(const Attention& p, Stream stream) { attention_forwa
 
 namespace {
 
-// q, k, v and out are 128 bytes a token each.
+// q, k, v and out are 128 bytes per token each.
 constexpr std::array levels = {
     // Each query reads k and v by itself; L1 helps little, since a block is one query.
     AttentionLevel{"materialised", "one kernel a step, scores in memory", &materialised,

@@ -19,7 +19,7 @@ __device__ __forceinline__ float product(const bf16* a, const bf16* b) {
   return sum;
 }
 
-/// One block a query, threads over the keys: the query's row of p, and of ds.
+/// One block per query, threads over the keys: the query's row of p, and of ds.
 __global__ void __launch_bounds__(kThreads) probabilities_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(float, scratch, 32);
   const std::int64_t first = std::int64_t{blockIdx.y} * p.tokens, query = first + blockIdx.x;  // of all heads
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) probabilities_kernel(const __grid_co
   for (int key = visible + thread; key < p.tokens; key += kThreads) weights[key] = ds[key] = 0;
 }
 
-/// One block a key, one thread a column: down the key's columns of p and ds.
+/// One block per key, one thread per column: down the key's columns of p and ds.
 __global__ void __launch_bounds__(kHeadDim) keys_kernel(const __grid_constant__ Problem p) {
   const std::int64_t first = std::int64_t{blockIdx.y} * p.tokens, key = blockIdx.x;
   const int column = static_cast<int>(threadIdx.x);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kHeadDim) keys_kernel(const __grid_constant__ 
   p.dv[(first + key) * kHeadDim + column] = from_float<bf16>(dv);
 }
 
-/// One block a query, one thread a column.
+/// One block per query, one thread per column.
 __global__ void __launch_bounds__(kHeadDim) queries_kernel(const __grid_constant__ Problem p) {
   const std::int64_t first = std::int64_t{blockIdx.y} * p.tokens, query = first + blockIdx.x;
   const int column = static_cast<int>(threadIdx.x);

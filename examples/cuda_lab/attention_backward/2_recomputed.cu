@@ -41,7 +41,7 @@ __device__ __forceinline__ float product(const Pair& a, const Pair& b) {
   return reduce_warp<Sum>(a.x * b.x + a.y * b.y);
 }
 
-/// A warp a query: delta, and dq over the keys it sees.
+/// One warp per query: delta, and dq over the keys it sees.
 __global__ void __launch_bounds__(32 * kWarps) rows_kernel(const __grid_constant__ Problem p) {
   const int row = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
   if (row >= p.tokens) return;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(32 * kWarps) rows_kernel(const __grid_constant
   dq.store(p.dq, query, p.scale);
 }
 
-/// A warp a key: dk and dv over the queries that see it.
+/// One warp per key: dk and dv over the queries that see it.
 __global__ void __launch_bounds__(32 * kWarps) columns_kernel(const __grid_constant__ Problem p) {
   const int column = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
   if (column >= p.tokens) return;

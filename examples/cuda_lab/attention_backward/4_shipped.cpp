@@ -86,7 +86,7 @@ MemoryCost tiles_cost(const Problem& p, const Tiles& t, const Cost& each) {
                   .wavefronts = 0,
                   .products = steps * clocks(each).slowest()});
 }
-/// rowsum(dout out) before them: eight tokens a block.
+/// rowsum(dout out) before them: eight tokens per block.
 MemoryCost delta_cost(const Problem& p) {
   return cost_of({.blocks = std::ceil(all_tokens(p) / 8),
                   .resident = 16,
@@ -137,8 +137,8 @@ double flops(double products, double a, double b) { return products * 2 * a * b 
 // addresses. Keys: q and dout twice each, lse, delta, and two exchanges, for 32 queries; queries: k twice, v once, and
 // two exchanges. Tensor cores on Ampere, by ldmatrix.x4 of four wavefronts: a product of rows [16, 64] takes its own
 // fragment and four of the 64 streamed tokens, four times; a weighted sum takes 16 of the streamed ones. The kernel of
-// keys also reads log2_sum, delta and the visible range for 16 columns. wgmma, 128 bytes a wavefront: each group of 64
-// rows reads 64 x 16 of both operands for each 16 of K, or of what passes alone. Its four warps read log2_sum and
+// keys also reads log2_sum, delta and the visible range for 16 columns. wgmma, 128 bytes per wavefront: each group of
+// 64 rows reads 64 x 16 of both operands for each 16 of K, or of what passes alone. Its four warps read log2_sum and
 // delta, too, in pairs.
 constexpr double kRowsProduct = 4 * (1 + 4) * 4, kWeightedSum = 16 * 4;
 constexpr double kRowsProduct90 = 4 * 2 * 16, kWeightedSum90 = 4 * 16;

@@ -1,9 +1,9 @@
 // Level 1: three kernels, one for each step of the formula: the factors of each head, out times one of them, and part
 // times the other added to it. The last two take one value per thread.
 //
-// out goes to memory in between: 18 bytes a value, where 10 are needed. And each thread divides to find the row of its
-// value, and loads a factor that 63 other values share.
-// Read next: examples/cuda_lab/attention_merge/2_row_a_thread.cu.
+// out goes to memory in between: 18 bytes per value, where 10 are needed. And each thread divides to find the row of
+// its value, and loads a factor that 63 other values share.
+// Read next: examples/cuda_lab/attention_merge/2_thread_per_row.cu.
 #include "examples/cuda_lab/attention_merge/ladder.h"
 
 namespace trireme::cuda::lab::attention_merge {

@@ -55,7 +55,7 @@ MemoryCost fused(const Problem& p, double heads, double resident, double waits, 
 }
 
 constexpr std::array all = {
-    MemoryLevel<Problem>{"unfused", "factors, scale, add; a value a thread", &unfused,
+    MemoryLevel<Problem>{"unfused", "factors, scale, add; one value per thread", &unfused,
                          [](const Problem& p) {
                            const double lse_and_factors = 12 + 8;
                            return cost_of({.blocks = std::ceil(rows(p) / kThreads),
@@ -69,16 +69,16 @@ constexpr std::array all = {
                          }},
     // Loads and stores of 32 lines. A sector of out serves eight values, one after the other.
     MemoryLevel<Problem>{
-        "row_a_thread", "one kernel, a thread a head", &row_a_thread,
+        "thread_per_row", "one kernel, one thread per head", &thread_per_row,
         [](const Problem& p) { return fused(p, 32, 8, 1 + std::ceil(p.width / 8.0), 96.0 * p.width, 722); }},
     // The loop stores: each turn waits.
-    MemoryLevel<Problem>{"warp_a_row", "a warp a head", &warp_a_row,
+    MemoryLevel<Problem>{"warp_per_row", "one warp per head", &warp_per_row,
                          [](const Problem& p) {
                            const double turns = std::ceil(p.width / 32.0);
                            return fused(p, 1, 6, 1 + turns, 3 + 3 * turns, 258);
                          }},
     // Eight values per lane, in a loop if that takes more than a warp.
-    MemoryLevel<Problem>{"attention_merge", "four heads a warp, 16 bytes at a time", &shipped,
+    MemoryLevel<Problem>{"attention_merge", "four heads per warp, 16 bytes at a time", &shipped,
                          [](const Problem& p) {
                            const double lanes =
                                std::min(32.0, std::exp2(std::max(0.0, std::ceil(std::log2(p.width / 8.0)))));

@@ -1,5 +1,5 @@
 // The ladder of joined attention: out and lse over one set of keys, part and part_lse over another, become out and lse
-// over both (formulas: cuda/kernels/attention_merge.h). out is read and written, part read: 10 bytes a value. For a
+// over both (formulas: cuda/kernels/attention_merge.h). out is read and written, part read: 10 bytes per value. For a
 // block of keys that reaches a rank with 16 x 1024 queries of GPT-2 124M's 12 heads of 64, that is 128 MB with the
 // log-sum-exps: 27 us at 4.8 TB/s. Levels are slower because each head has only 64 values for its overhead.
 // Read next: examples/cuda_lab/attention_merge/1_unfused.cu, then the next levels; docs/ladder.md explains them.
@@ -44,8 +44,8 @@ __device__ __forceinline__ Factors factors_of(float lse, float part_lse) {
 }
 
 void unfused(const Problem& p, Stream stream = nullptr);
-void row_a_thread(const Problem& p, Stream stream = nullptr);
-void warp_a_row(const Problem& p, Stream stream = nullptr);
+void thread_per_row(const Problem& p, Stream stream = nullptr);
+void warp_per_row(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
 std::span<const MemoryLevel<Problem>> levels();

@@ -2,7 +2,7 @@
 //
 // The largest logit of a row, so that no exponential overflows; the sum of exponentials; the gradients. There are three
 // launches, and each reads 1.65 GB, thirty times the size of L2: the logits are read three times and written once, 8
-// bytes a logit. And each exponential is computed twice.
+// bytes per logit. And each exponential is computed twice.
 // Read next: examples/cuda_lab/cross_entropy/2_two_passes.cu.
 #include "examples/cuda_lab/cross_entropy/ladder.h"
 

@@ -2,7 +2,8 @@
 //
 // A thread keeps the largest logit so far, and the sum of exponentials relative to it. A larger one rescales the sum by
 // exp(old - new). (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; fused attention uses the
-// same idea.) Pairs of different threads are joined by the same rule. 6 bytes a logit instead of 8, and a launch less.
+// same idea.) Pairs of different threads are joined by the same rule. 6 bytes per logit instead of 8, and one launch
+// less.
 // Read next: examples/cuda_lab/cross_entropy/3_one_launch.cu.
 #include "examples/cuda_lab/cross_entropy/ladder.h"
 

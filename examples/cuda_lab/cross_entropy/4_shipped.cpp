@@ -5,7 +5,7 @@
 //   exponentials in base 2, which are one instruction;
 //   label smoothing, and losses in f64.
 // With the vocabulary sharded over ranks, the ranks must join their statistics between the passes, and a kernel cannot
-// wait for that: then statistics and gradient are two launches, with 6 bytes a logit instead of 4.
+// wait for that: then statistics and gradient are two launches, with 6 bytes per logit instead of 4.
 // This file also has the cost of each level.
 // Read next: docs/ladder.md.
 #include <array>
@@ -22,7 +22,8 @@ void shipped(const Problem& p, Stream stream) {
 
 namespace {
 
-/// A block a row: `moved` bytes a logit between memory and the block, of `width` logits a load. `waits`: for each load.
+/// One block per row: `moved` bytes per logit between memory and the block, of `width` logits per load. `waits`: for
+/// each load.
 MemoryCost pass(const Problem& p, int threads, int width, double moved, double waits = 1) {
   const double rows = p.rows.rows, columns = p.rows.columns;
   return cost_of({.blocks = rows,

@@ -1,9 +1,9 @@
-// Level 1: one kernel draws a number for each value, another compares, multiplies, and keeps the mask. A value a
+// Level 1: one kernel draws a number for each value, another compares, multiplies, and keeps the mask. One value per
 // thread.
 //
 // This is how a framework does it: y = x * (rand(n) >= p) / (1 - p), with the mask saved for the backward pass. The
-// numbers are written and read again, 8 bytes a value, while x and y take 4. The mask takes one byte now and one later,
-// and memory until the backward pass: 12.6 MB for each dropout of each layer.
+// numbers are written and read again, 8 bytes per value, while x and y take 4. The mask takes one byte now and one
+// later, and memory until the backward pass: 12.6 MB for each dropout of each layer.
 // Read next: examples/cuda_lab/dropout/2_recomputed.cu.
 #include "cuda/kernels/pieces.h"
 #include "examples/cuda_lab/dropout/ladder.h"

@@ -2,11 +2,11 @@
 //
 // A generator with a state would have to keep it between two values, in memory or in the order of the threads. Philox
 // has no state: its word is a hash of (seed, stream, element). The backward pass computes the same mask from the same
-// three, so no mask is stored: 4 bytes a value, a third of level 1. The mask does not depend on which rank computes it,
-// so every mesh drops the same values.
+// three, so no mask is stored: 4 bytes per value, a third of level 1. The mask does not depend on which rank computes
+// it, so every mesh drops the same values.
 //
 // What is left: a call of Philox makes four words, and each thread discards three of them.
-// Read next: examples/cuda_lab/dropout/3_four_a_block.cu.
+// Read next: examples/cuda_lab/dropout/3_four_per_block.cu.
 #include "cuda/kernels/pieces.h"
 #include "examples/cuda_lab/dropout/ladder.h"
 

@@ -32,7 +32,7 @@ constexpr std::array all = {
                          [](const Problem& p) { return launch_cost(p, 1, 4, 1, 114) + launch_cost(p, 1, 9, 4, 39); }},
     MemoryLevel<Problem>{"recomputed", "one kernel, Philox for each value", &recomputed,
                          [](const Problem& p) { return launch_cost(p, 1, 4, 2, 123); }},
-    MemoryLevel<Problem>{"four_a_block", "a Philox block for four values", &four_a_block,
+    MemoryLevel<Problem>{"four_per_block", "a Philox block for four values", &four_per_block,
                          [](const Problem& p) { return launch_cost(p, 4, 4, 4, 152); }},
     MemoryLevel<Problem>{"dropout", "16 bytes at a time, any shard", &shipped,
                          [](const Problem& p) { return launch_cost(p, 8, 4, 8, 262, 6); }},

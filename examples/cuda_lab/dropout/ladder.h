@@ -28,7 +28,7 @@ inline std::uint32_t threshold_of(const Problem& p) { return static_cast<std::ui
 
 void stored_mask(const Problem& p, Stream stream = nullptr);
 void recomputed(const Problem& p, Stream stream = nullptr);
-void four_a_block(const Problem& p, Stream stream = nullptr);
+void four_per_block(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
 std::span<const MemoryLevel<Problem>> levels();

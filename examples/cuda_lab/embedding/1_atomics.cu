@@ -5,7 +5,7 @@
 // from run to run, so no run is reproducible. And if many tokens are the same, such as the comma, their additions to
 // one row queue up in L2. So cuda/kernels and the levels above use no atomics. This level runs only on a GPU: tests
 // there compare it with f64, like the others, but do not expect the same bits twice.
-// Read next: examples/cuda_lab/embedding/2_row_a_block.cu.
+// Read next: examples/cuda_lab/embedding/2_block_per_row.cu.
 #include "examples/cuda_lab/embedding/ladder.h"
 
 #if defined(__CUDACC__)

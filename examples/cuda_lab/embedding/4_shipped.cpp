@@ -37,7 +37,7 @@ constexpr std::array all = {
 #if defined(__CUDACC__)
     MemoryLevel<Problem>{"atomics", "each token by itself; other bits each time", &atomics, &atomics_cost},
 #endif
-    MemoryLevel<Problem>{"row_a_block", "a block looks for the tokens of its row", &row_a_block,
+    MemoryLevel<Problem>{"block_per_row", "a block looks for the tokens of its row", &block_per_row,
                          [](const Problem& p) {
                            const double turns = std::ceil(p.tokens / 256.0);
                            return cost_of({.blocks = static_cast<double>(p.vocabulary),

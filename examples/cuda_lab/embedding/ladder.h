@@ -22,7 +22,7 @@ constexpr int kMostSorted = 16384;  ///< tokens that `sorted` takes: a block's s
 #if defined(__CUDACC__)
 void atomics(const Problem& p, Stream stream = nullptr);  // not under emulation, which has no atomics between blocks
 #endif
-void row_a_block(const Problem& p, Stream stream = nullptr);
+void block_per_row(const Problem& p, Stream stream = nullptr);
 void sorted(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 

@@ -22,7 +22,7 @@ double all_bytes(const Problem& p) { return 4.0 * p.picks * p.width + 4.0 * p.pi
 
 constexpr std::array all = {
     // A load of a warp is 32 lines, and so is a store; a sector of a thread's row serves sixteen loads.
-    MemoryLevel<Problem>{"row_a_thread", "a thread a row", &row_a_thread,
+    MemoryLevel<Problem>{"thread_per_row", "one thread per row", &thread_per_row,
                          [](const Problem& p) {
                            return cost_of({.blocks = std::ceil(p.picks / 128.0),
                                            .resident = 16,
@@ -31,8 +31,8 @@ constexpr std::array all = {
                                            .barriers = 0,
                                            .wavefronts = 4 * 64.0 * p.width});
                          }},
-    // Wavefronts: the index for each of eight warps; 64 bytes a load and a store.
-    MemoryLevel<Problem>{"row_a_block", "a block a row", &row_a_block,
+    // Wavefronts: the index for each of eight warps; 64 bytes per load and per store.
+    MemoryLevel<Problem>{"block_per_row", "one block per row", &block_per_row,
                          [](const Problem& p) {
                            return cost_of({.blocks = static_cast<double>(p.picks),
                                            .resident = 8,

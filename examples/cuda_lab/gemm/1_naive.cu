@@ -1,7 +1,7 @@
 // Level 1: one thread computes one element of c.
 //
 // The thread index that changes fastest runs down the rows. So the 32 threads of a warp read 32 different rows of a: 32
-// cache lines for one load, of which each thread uses two bytes. L1 serves one line a clock: 33 clocks for 32
+// cache lines for one load, of which each thread uses two bytes. L1 serves one line per clock: 33 clocks for 32
 // multiplications, which the FMA units would do in a quarter of one.
 // Read next: examples/cuda_lab/gemm/2_coalesced.cu.
 #include "examples/cuda_lab/gemm/ladder.h"

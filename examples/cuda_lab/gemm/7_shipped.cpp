@@ -37,7 +37,7 @@ constexpr double tile_flops(double m, double n, double k) { return 2 * m * n * k
 
 constexpr std::array levels = {
     // A step of K = 1 of 8 warps. a: 32 lines and a broadcast; 32 rows' sectors serve 16 steps; b: 8 columns.
-    Level{"naive", "one thread an element", &naive, {Unit::fma, tile_flops(32, 8, 1), 8 * 33, 32 * 2 + 32}},
+    Level{"naive", "one thread per element", &naive, {Unit::fma, tile_flops(32, 8, 1), 8 * 33, 32 * 2 + 32}},
     Level{"coalesced", "lanes along a row", &coalesced, {Unit::fma, tile_flops(8, 32, 1), 8 * 2, 8 * 2 + 64}},
     // A step of K = 32 of 32 warps: two loads for each multiplication.
     Level{"shared_tiles",
@@ -46,7 +46,7 @@ constexpr std::array levels = {
           {Unit::fma, tile_flops(32, 32, 32), 32 * 32 * 2, 2 * 32 * 32 * 2}},
     // K = 16, 8 warps, each 16 x 128. A load of a: two addresses of 16 bytes, one wavefront; of b: 256 bytes, two.
     Level{"register_tiles",
-          "8 x 8 elements a thread",
+          "8 x 8 elements per thread",
           &register_tiles,
           {Unit::fma, tile_flops(128, 128, 16), 8 * 16 * 3, 2 * 128 * 16 * 2}},
     // The same loads of b; of a, eight for eight steps of K.

@@ -74,7 +74,7 @@ MemoryCost per_list(const Problem& p) {
 // Wavefronts of a block: 128 loads of 64 bytes, or 64 of 128 bytes; and the tree: two loads and a store a warp and
 // step.
 constexpr std::array all = {
-    MemoryLevel<Problem>{"one_thread", "a thread a block", &one_thread,
+    MemoryLevel<Problem>{"one_thread", "one thread per block", &one_thread,
                          [](const Problem& p) { return per_tensor(p, 32, 256, 0, 4096); }},
     MemoryLevel<Problem>{"interleaved", "256 threads, a tree", &interleaved,
                          [](const Problem& p) { return per_tensor(p, 8, unrolled(16), 9, 128 + 8 * 8 * 3); }},

@@ -74,7 +74,7 @@ MemoryCost launches_cost(const Problem& p) {
   return cost;
 }
 
-/// A row a block, its offsets and then itself; wavefronts of 16-byte loads and stores.
+/// One row per block, its offsets and then itself; wavefronts of 16-byte loads and stores.
 MemoryCost copy_cost(const Problem& p, double written, double width) {
   const double blocks = 1.0 * p.groups * p.largest() * std::ceil(width / 1024);
   return cost_of({.blocks = blocks,

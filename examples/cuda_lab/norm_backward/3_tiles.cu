@@ -4,7 +4,7 @@
 // parts' sums are 1.6 MB, beside 50 MB of h and dy. A second launch adds them in order. Atomic additions into dgamma
 // would save this launch, but give different bits on every run.
 //
-// What is left: h and dy have just been read by the kernel of the rows, and are read once more. 12 bytes a value.
+// What is left: h and dy have just been read by the kernel of the rows, and are read once more. 12 bytes per value.
 // Read next: cuda/kernels/norm.cu, the kernel in use, and examples/cuda_lab/norm_backward/4_shipped.cpp on what it
 // adds.
 #include "examples/cuda_lab/norm_backward/ladder.h"

@@ -1,6 +1,6 @@
 // Level 4: the kernel in use, cuda/kernels/norm_narrow.cu. Unlike level 3 it does both in one pass: a warp takes a row
 // (wider rows than 1024: a team of warps), computes its dx, and adds the row to the columns' sums. All stays in registers,
-// so h and dy come from memory once, in pieces of 16 bytes: 8 bytes a value. At its end a block adds the sums of its
+// so h and dy come from memory once, in pieces of 16 bytes: 8 bytes per value. At its end a block adds the sums of its
 // eight warps; then blocks of 32 columns add those of the blocks, each warp an eighth of them.
 // This file also has the cost of each level.
 // Read next: docs/ladder.md.
@@ -39,7 +39,7 @@ MemoryCost add_cost(const Problem& p) {
 
 constexpr std::array all = {
     // Two sectors a value, and two floats a row that stay in L1; a warp's load of h or dy is 32 lines.
-    MemoryLevel<Problem>{"column_a_block", "a block a column", &column_a_block,
+    MemoryLevel<Problem>{"block_per_column", "one block per column", &block_per_column,
                          [](const Problem& p) {
                            return rows_cost(p) + cost_of({.blocks = static_cast<double>(p.width),
                                                           .resident = 8,
@@ -48,7 +48,7 @@ constexpr std::array all = {
                                                           .barriers = 4,
                                                           .wavefronts = p.rows / 32.0 * 66});
                          }},
-    MemoryLevel<Problem>{"column_a_thread", "neighbours read neighbours", &column_a_thread,
+    MemoryLevel<Problem>{"thread_per_column", "neighbours read neighbours", &thread_per_column,
                          [](const Problem& p) {
                            return rows_cost(p) + cost_of({.blocks = column_blocks(p),
                                                           .resident = 8,
@@ -69,7 +69,7 @@ constexpr std::array all = {
                                            .wavefronts = each * 8 * 4});
                          }},
     // Eight rows at a time: a warp waits once for its row, and for the gains from L1.
-    MemoryLevel<Problem>{"norm", "a warp a row, its columns' sums in registers", &shipped,
+    MemoryLevel<Problem>{"norm", "one warp per row, its columns' sums in registers", &shipped,
                          [](const Problem& p) {
                            const double each = std::ceil(p.rows / parts(p)), turns = std::ceil(each / 8);
                            const MemoryCost add = cost_of({.blocks = std::ceil(p.width / 32.0),

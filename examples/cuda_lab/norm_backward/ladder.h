@@ -1,8 +1,8 @@
 // The ladder of a normalisation's backward pass: the gradient of h for each row, and those of gamma and beta, which are
 // sums over all rows of a column (formulas: cuda/kernels/norm.h). The columns are hard, because h and dy are stored row
-// by row. h, dy and the residual stream's gradient are read, dx is written: 8 bytes a value in bf16. For a layer of
+// by row. h, dy and the residual stream's gradient are read, dx is written: 8 bytes per value in bf16. For a layer of
 // GPT-2 124M, 16,384 rows of 768, that is 101 MB: 21 us at 4.8 TB/s.
-// Read next: examples/cuda_lab/norm_backward/1_column_a_block.cu, then the next levels; docs/ladder.md explains them.
+// Read next: examples/cuda_lab/norm_backward/1_block_per_column.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
 #include "cuda/kernels/norm.h"
@@ -29,8 +29,8 @@ __device__ __forceinline__ void store(const Problem& p, int column, const Terms&
   if (p.dbeta != nullptr) p.dbeta[column] = sum.beta;
 }
 
-void column_a_block(const Problem& p, Stream stream = nullptr);
-void column_a_thread(const Problem& p, Stream stream = nullptr);
+void block_per_column(const Problem& p, Stream stream = nullptr);
+void thread_per_column(const Problem& p, Stream stream = nullptr);
 void tiles(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 

@@ -1,9 +1,9 @@
 // Level 3: the row stays in shared memory, in f32.
 //
-// x and residual are read once, h and y written once: 8 bytes a value, which cannot be less. A thread later reads only
-// the columns that it wrote itself, so the only barriers are those of the two sums. (A sum of squares in the same pass
-// as the mean would also give the variance and save one of these. But mean square minus squared mean cancels if a row
-// lies far from zero, and then f32 has no digits left.)
+// x and residual are read once, h and y written once: 8 bytes per value, which cannot be less. A thread later reads
+// only the columns that it wrote itself, so the only barriers are those of the two sums. (A sum of squares in the same
+// pass as the mean would also give the variance and save one of these. But mean square minus squared mean cancels if a
+// row lies far from zero, and then f32 has no digits left.)
 //
 // What is left: a load has 2 bytes, so a thread needs six loads for a row of 768, and waits for each.
 // Read next: cuda/kernels/norm.cu, the kernel in use, and examples/cuda_lab/norm_forward/4_shipped.cpp on what it adds.

@@ -30,8 +30,8 @@ MemoryCost per_row(const Problem& p, double bytes_per_value, double at_a_time, d
 }
 
 constexpr std::array all = {
-    // The sum: 6 bytes a value. Then 128 rows a block: a warp's load is 32 lines; a sector serves sixteen of them.
-    MemoryLevel<Problem>{"row_a_thread", "a thread a row", &row_a_thread,
+    // The sum: 6 bytes per value. Then 128 rows per block: a warp's load is 32 lines; a sector serves sixteen of them.
+    MemoryLevel<Problem>{"thread_per_row", "one thread per row", &thread_per_row,
                          [](const Problem& p) {
                            const double rows = p.rows, width = p.width;
                            return cost_of({.blocks = std::ceil(values(p) / 256),
@@ -47,12 +47,12 @@ constexpr std::array all = {
                                            .barriers = 0,
                                            .wavefronts = 4 * 32 * 4 * width});
                          }},
-    MemoryLevel<Problem>{"row_a_block", "a block a row, the sum on the way", &row_a_block,
+    MemoryLevel<Problem>{"block_per_row", "one block per row, the sum on the way", &block_per_row,
                          [](const Problem& p) { return per_row(p, 12, 1, 3); }},
     MemoryLevel<Problem>{"read_once", "the row stays in shared memory", &read_once,
                          [](const Problem& p) { return per_row(p, 8, 1, 2); }},
-    // Eight rows a block. The gains and shifts come from L1.
-    MemoryLevel<Problem>{"norm", "a warp a row, 16 bytes at a time", &shipped,
+    // Eight rows per block. The gains and shifts come from L1.
+    MemoryLevel<Problem>{"norm", "one warp per row, 16 bytes at a time", &shipped,
                          [](const Problem& p) {
                            return cost_of({.blocks = std::ceil(p.rows / 8.0),
                                            .resident = 2,

@@ -1,7 +1,7 @@
 // Level 1: one launch per rank, which adds that rank's values to the sum so far.
 //
 // It can begin when the first rank's values arrive. But for every rank the sum is written and read again, in f32,
-// because the sum may be rounded to bf16 only once: 34 bytes a value for four ranks, where 10 are enough.
+// because the sum may be rounded to bf16 only once: 34 bytes per value for four ranks, where 10 are enough.
 // Read next: examples/cuda_lab/rank_order/2_one_launch.cu.
 #include "examples/cuda_lab/rank_order/ladder.h"
 

@@ -30,7 +30,7 @@ MemoryCost pass(const Problem& p, double bytes_per_value, double at_a_time, doub
 
 constexpr std::array all = {
     // A rank's values in bf16 and the sum in f32, in and out; the first rank finds no sum, the last leaves y instead.
-    MemoryLevel<Problem>{"rank_by_rank", "a launch a rank, the sum in memory", &rank_by_rank,
+    MemoryLevel<Problem>{"rank_by_rank", "one launch per rank, the sum in memory", &rank_by_rank,
                          [](const Problem& p) {
                            MemoryCost cost = {};
                            for (int row = 0; row < p.rows; ++row) {

@@ -1,4 +1,4 @@
-// Level 1: a value a thread, which computes its angle from the formula.
+// Level 1: one value per thread, which computes its angle from the formula.
 //
 // At position 100,000 an angle in f32 would be off by 0.004, so it is computed in f64: a power, a cosine and a
 // sine, some hundreds of instructions for each value, at half the rate of f32 on an H200. The same angle is

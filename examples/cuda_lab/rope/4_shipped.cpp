@@ -40,7 +40,7 @@ MemoryCost make(const Problem& p) {
 }
 
 constexpr std::array all = {
-    MemoryLevel<Problem>{"angles", "a value a thread, angles in f64", &angles,
+    MemoryLevel<Problem>{"angles", "one value per thread, angles in f64", &angles,
                          [](const Problem& p) { return turn(p, 1, 6, 1 + kWaitForL2, 3, 490, 0); }},
     // A thread waits for its position before it can load x.
     MemoryLevel<Problem>{"table", "cosines and sines made once", &table,

@@ -1,7 +1,7 @@
-// Level 1: three kernels for each tensor: velocity, weight, low copy. An element a thread.
+// Level 1: three kernels for each tensor: velocity, weight, low copy. One element per thread.
 //
 // Each line of the formula is a kernel. The velocity is written by the first and read by the second. The weight is read
-// by the first, read and written by the second, and read by the third: 16 + 12 + 6 = 34 bytes an element, where 22 are
+// by the first, read and written by the second, and read by the third: 16 + 12 + 6 = 34 bytes per element, where 22 are
 // needed. And there are 444 launches for 148 tensors.
 // Read next: examples/cuda_lab/sgd/2_fused.cu.
 #include "cuda/kernels/pieces.h"

@@ -1,4 +1,4 @@
-// Level 2: one kernel for each tensor, still an element a thread.
+// Level 2: one kernel for each tensor, still one element per thread.
 //
 // Velocity and weight are read once and written once, and the weight is rounded right away: 22 bytes. Loads of 4 bytes
 // are wide enough here: a thread has three of them under way at once, of gradient, weight and velocity. These are 12

@@ -1,5 +1,5 @@
 // The ladder of gradient descent with momentum, over all tensors of a model (formulas: cuda/kernels/sgd.h). From f32
-// gradients, weights and velocities to the same and a bf16 copy of the weights: 22 bytes an element, 2.7 GB for GPT-2
+// gradients, weights and velocities to the same and a bf16 copy of the weights: 22 bytes per element, 2.7 GB for GPT-2
 // 124M: 571 us at 4.8 TB/s.
 // Read next: examples/cuda_lab/sgd/1_unfused.cu, then the next levels; docs/ladder.md explains them.
 #pragma once

@@ -1,7 +1,8 @@
-// Level 1: a kernel for the maximum of each row, one for the sum of exponentials, one for the quotient. A block a row.
+// Level 1: a kernel for the maximum of each row, one for the sum of exponentials, one for the quotient. One block per
+// row.
 //
 // Each pass needs the previous pass's result for the whole row, so the matrix is read from memory three times: 8 bytes
-// a value, where 4 are needed. Each exponential is also computed twice.
+// per value, where 4 are needed. Each exponential is also computed twice.
 // Read next: examples/cuda_lab/softmax/2_read_once.cu.
 #include <cmath>
 

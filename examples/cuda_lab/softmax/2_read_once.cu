@@ -1,9 +1,9 @@
 // Level 2: one kernel, and the row stays in shared memory, in f32.
 //
-// This takes 4 bytes a value, the minimum, and one exponential: the second pass replaces x by exp(x - max). A thread
+// This takes 4 bytes per value, the minimum, and one exponential: the second pass replaces x by exp(x - max). A thread
 // later reads only the columns that it wrote itself, so the only barriers are those of maximum and sum: two each, at
 // which 256 threads wait for the slowest. In a row of 1024 a thread has four values between two barriers.
-// Read next: examples/cuda_lab/softmax/3_warp_a_row.cu.
+// Read next: examples/cuda_lab/softmax/3_warp_per_row.cu.
 #include <cmath>
 
 #include "examples/cuda_lab/softmax/ladder.h"

@@ -17,7 +17,7 @@ double turns_of(const Problem& p) { return std::ceil(p.width / double{kThreads})
 
 // Instructions are those of a warp, as in the code for sm_90a, for rows of 1024.
 
-/// A block a row: `bytes` a value.
+/// One block per row: `bytes` per value.
 MemoryCost block_a_row(const Problem& p, double bytes, double waits, double barriers, double wavefronts,
                        double instructions) {
   const auto rows = static_cast<double>(p.rows);
@@ -30,7 +30,7 @@ MemoryCost block_a_row(const Problem& p, double bytes, double waits, double barr
                   .instructions = 8 * instructions});
 }
 /// One warp per row. Registers limit the blocks per multiprocessor.
-MemoryCost warp_a_row_cost(const Problem& p, double resident, double wavefronts, double instructions) {
+MemoryCost warp_per_row_cost(const Problem& p, double resident, double wavefronts, double instructions) {
   const auto rows = static_cast<double>(p.rows);
   return cost_of({.blocks = std::ceil(rows / 8),
                   .resident = resident,
@@ -51,10 +51,10 @@ constexpr std::array all = {
                          }},
     MemoryLevel<Problem>{"read_once", "the row stays in shared memory", &read_once,
                          [](const Problem& p) { return block_a_row(p, 4, unrolled(turns_of(p)), 4, 2 + 4, 278); }},
-    MemoryLevel<Problem>{"warp_a_row", "registers, shuffles, no barriers", &warp_a_row,
-                         [](const Problem& p) { return warp_a_row_cost(p, 5, 2 * 32, 958); }},
+    MemoryLevel<Problem>{"warp_per_row", "registers, shuffles, no barriers", &warp_per_row,
+                         [](const Problem& p) { return warp_per_row_cost(p, 5, 2 * 32, 958); }},
     MemoryLevel<Problem>{"softmax", "16 bytes at a time", &shipped,
-                         [](const Problem& p) { return warp_a_row_cost(p, 4, 2 * 16, 700); }},
+                         [](const Problem& p) { return warp_per_row_cost(p, 4, 2 * 16, 700); }},
 };
 
 }  // namespace

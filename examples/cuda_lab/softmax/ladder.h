@@ -23,7 +23,7 @@ constexpr int kMostInRegisters = 1024;  ///< columns, for level 3
 
 void three_passes(const Problem& p, Stream stream = nullptr);
 void read_once(const Problem& p, Stream stream = nullptr);
-void warp_a_row(const Problem& p, Stream stream = nullptr);
+void warp_per_row(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
 std::span<const MemoryLevel<Problem>> levels();

@@ -27,11 +27,11 @@ MemoryCost launch_cost(const Problem& p, double rows_a_warp, double waits, doubl
 
 constexpr std::array all = {
     // A sector serves eight values.
-    MemoryLevel<Problem>{"row_a_thread", "a thread a row, k times", &row_a_thread,
+    MemoryLevel<Problem>{"thread_per_row", "one thread per row, k times", &thread_per_row,
                          [](const Problem& p) {
                            return launch_cost(p, 32, std::ceil(p.width / 8.0), 32.0 * p.k * (p.width + 1), 1999);
                          }},
-    MemoryLevel<Problem>{"warp_a_row", "a warp a row, five exchanges a round", &warp_a_row,
+    MemoryLevel<Problem>{"warp_per_row", "one warp per row, five exchanges per round", &warp_per_row,
                          [](const Problem& p) {
                            const double loads = std::ceil(p.width / 32.0);
                            return launch_cost(p, 1, unrolled(loads), p.k * (loads + 1), 262);
@@ -39,7 +39,7 @@ constexpr std::array all = {
     MemoryLevel<Problem>{"in_registers", "read once", &in_registers,
                          [](const Problem& p) { return launch_cost(p, 1, 1, kMostInRegisters / 32.0 + p.k, 171); }},
     // Wavefronts: 1 KB in two loads, and one of each round's stores.
-    MemoryLevel<Problem>{"top_k", "four rows a warp, 16 bytes at a time", &shipped,
+    MemoryLevel<Problem>{"top_k", "four rows per warp, 16 bytes at a time", &shipped,
                          [](const Problem& p) { return launch_cost(p, 4, 1, 8 + p.k, 357); }},
 };
 

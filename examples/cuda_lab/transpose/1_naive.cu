@@ -1,4 +1,4 @@
-// Level 1: an element a thread, along the rows of x.
+// Level 1: one element per thread, along the rows of x.
 //
 // A warp reads 32 neighbours, 64 bytes, and writes them 32 KB apart: two bytes into each of 32 sectors. Memory is
 // written in whole sectors. A sector's sixteen values come from sixteen rows of x; unless L2 collects them all before

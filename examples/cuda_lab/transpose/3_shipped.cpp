@@ -32,7 +32,7 @@ MemoryCost tiled(const Problem& p, double wavefronts) {
 
 constexpr std::array all = {
     // 2 bytes read and a sector written for each value; a store of a warp is 32 lines.
-    MemoryLevel<Problem>{"naive", "an element a thread", &naive,
+    MemoryLevel<Problem>{"naive", "one element per thread", &naive,
                          [](const Problem& p) {
                            return cost_of({.blocks = std::ceil(values(p) / 256),
                                            .resident = 8,

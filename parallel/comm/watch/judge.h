@@ -1,9 +1,10 @@
 // Decides whether a waiting rank should go on waiting. It follows the waits to the ranks that everyone waits for, and
-// checks only that those are alive: a rank that works may take as long as it likes.
+// checks only that those are alive: a rank that computes has no time limit while it sends heartbeats. After 20 timeouts
+// without one it counts as lost.
 //
 //   patient     a rank it waits for, directly or not, works
 //   died        ... no longer has a process
-//   stopped     ... does not wait itself, and has shown no sign of life for the timeout
+//   stopped     ... does not wait itself, and has shown no sign of life for the timeout, or no heartbeat for 20
 //   unseen      ... is on another node, where it is not visible, and four timeouts have passed
 //   deadlocked  ranks have waited for one another, in different operations, for the timeout
 //   stalled     all are in one operation, which has not moved for four timeouts

@@ -72,9 +72,8 @@ std::vector<Straggler> StragglerDetector::add(std::int64_t step, const std::vect
 std::string to_string(const Straggler& s, const std::string& place) {
   const std::string ratio = s.ratio() < 100 ? fmt::format("{:.1f}x", s.ratio()) : "over 100x";
   return fmt::format(
-      "{} takes {} the {} in {}: {:.1f} ms against {:.1f} ms a step, in steps {} to {}; the others wait for it; look "
-      "at "
-      "its machine, or at what else runs there",
+      "{} takes {} the {} in {}: {:.1f} ms against {:.1f} ms a step, in steps {} to {}; the others wait for it; "
+      "look at its machine, or at what else runs there",
       place, ratio, s.peers == 1 ? "time of its peer" : fmt::format("median of its {} peers", s.peers), name(s.phase),
       1e3 * s.seconds, 1e3 * s.median, s.first_step, s.last_step);
 }

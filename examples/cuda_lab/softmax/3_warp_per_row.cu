@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kValues = kMostInRegisters / 32, kRows = kThreads / 32;
 
-__global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) warp_per_row_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
   if (row >= p.rows) return;  // uniform over the warp
@@ -43,11 +43,11 @@ __global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_const
 
 }  // namespace
 
-void warp_a_row(const Problem& p, Stream stream) {
+void warp_per_row(const Problem& p, Stream stream) {
   require(p.width <= kMostInRegisters, "lab softmax", "rows have {} columns; expected at most {}; take another level",
           p.width, kMostInRegisters);
-  launch({"lab warp_a_row", {static_cast<unsigned>((p.rows + kRows - 1) / kRows), 1, 1}, {kThreads, 1, 1}, 0, stream},
-         &warp_a_row_kernel, p);
+  launch({"lab warp_per_row", {static_cast<unsigned>((p.rows + kRows - 1) / kRows), 1, 1}, {kThreads, 1, 1}, 0, stream},
+         &warp_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::softmax

@@ -3,7 +3,7 @@
 //
 // The CPU's top_k does the same. Here it means that the lanes of a warp read from 32 rows, 32 wavefronts per load, and
 // that 16,384 rows are only 64 blocks, for 132 multiprocessors.
-// Read next: examples/cuda_lab/top_k/2_warp_a_row.cu.
+// Read next: examples/cuda_lab/top_k/2_warp_per_row.cu.
 #include "cuda/kernels/ranked.h"
 #include "examples/cuda_lab/top_k/ladder.h"
 
@@ -11,7 +11,7 @@ namespace trireme::cuda::lab::top_k {
 
 namespace {
 
-__global__ void __launch_bounds__(kThreads) row_a_thread_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) thread_per_row_kernel(const __grid_constant__ Problem p) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kThreads + static_cast<int>(threadIdx.x);
   if (row >= p.rows) return;
   std::int64_t last = kAll;
@@ -25,13 +25,13 @@ __global__ void __launch_bounds__(kThreads) row_a_thread_kernel(const __grid_con
 
 }  // namespace
 
-void row_a_thread(const Problem& p, Stream stream) {
-  launch({"lab top_k row_a_thread",
+void thread_per_row(const Problem& p, Stream stream) {
+  launch({"lab top_k thread_per_row",
           {static_cast<unsigned>((p.rows + kThreads - 1) / kThreads), 1, 1},
           {kThreads, 1, 1},
           0,
           stream},
-         &row_a_thread_kernel, p);
+         &thread_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::top_k

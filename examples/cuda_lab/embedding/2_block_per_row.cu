@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 
-__global__ void __launch_bounds__(kThreads) row_a_block_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) block_per_row_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(std::uint32_t, found, kWarps);  // which lanes of each warp have a token of this row
   const int row = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   float* const to = p.dweight + std::int64_t{row} * p.width;
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(kThreads) row_a_block_kernel(const __grid_cons
 
 }  // namespace
 
-void row_a_block(const Problem& p, Stream stream) {
-  launch({"lab row_a_block", {static_cast<unsigned>(p.vocabulary), 1, 1}, {kThreads, 1, 1}, 0, stream},
-         &row_a_block_kernel, p);
+void block_per_row(const Problem& p, Stream stream) {
+  launch({"lab block_per_row", {static_cast<unsigned>(p.vocabulary), 1, 1}, {kThreads, 1, 1}, 0, stream},
+         &block_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::embedding

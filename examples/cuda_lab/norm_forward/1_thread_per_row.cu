@@ -5,7 +5,7 @@
 // three times: for mean, variance and result. And 16,384 rows are only 16,384 threads; an H200 holds 270,000.
 //
 // The kernel for the sum also costs time: it writes h to memory, and the next kernel reads it again.
-// Read next: examples/cuda_lab/norm_forward/2_row_a_block.cu.
+// Read next: examples/cuda_lab/norm_forward/2_block_per_row.cu.
 #include "examples/cuda_lab/norm_forward/ladder.h"
 
 namespace trireme::cuda::lab::norm_forward {
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kAddThreads) add_kernel(const __grid_constant_
   if (i < std::int64_t{p.rows} * p.width) p.sum[i] = from_float<bf16>(to_float(p.x[i]) + to_float(p.residual[i]));
 }
 
-__global__ void __launch_bounds__(kThreads) row_a_thread_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) thread_per_row_kernel(const __grid_constant__ Problem p) {
   const int row = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (row >= p.rows) return;
   const std::int64_t at = std::int64_t{row} * p.width;
@@ -44,12 +44,12 @@ __global__ void __launch_bounds__(kThreads) row_a_thread_kernel(const __grid_con
 
 }  // namespace
 
-void row_a_thread(const Problem& p, Stream stream) {
+void thread_per_row(const Problem& p, Stream stream) {
   const std::int64_t values = std::int64_t{p.rows} * p.width;
   const Dim3 add_grid = {static_cast<unsigned>((values + kAddThreads - 1) / kAddThreads), 1, 1};
   const Dim3 grid = {static_cast<unsigned>(p.rows + kThreads - 1) / kThreads, 1, 1};
   launch({"lab add", add_grid, {kAddThreads, 1, 1}, 0, stream}, &add_kernel, p);
-  launch({"lab row_a_thread", grid, {kThreads, 1, 1}, 0, stream}, &row_a_thread_kernel, p);
+  launch({"lab thread_per_row", grid, {kThreads, 1, 1}, 0, stream}, &thread_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::norm_forward

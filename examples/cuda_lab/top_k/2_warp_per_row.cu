@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRows = kThreads / 32;
 
-__global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) warp_per_row_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
   if (row >= p.rows) return;  // uniform over the warp
@@ -27,13 +27,13 @@ __global__ void __launch_bounds__(kThreads) warp_a_row_kernel(const __grid_const
 
 }  // namespace
 
-void warp_a_row(const Problem& p, Stream stream) {
-  launch({"lab top_k warp_a_row",
+void warp_per_row(const Problem& p, Stream stream) {
+  launch({"lab top_k warp_per_row",
           {static_cast<unsigned>((p.rows + kRows - 1) / kRows), 1, 1},
           {kThreads, 1, 1},
           0,
           stream},
-         &warp_a_row_kernel, p);
+         &warp_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::top_k

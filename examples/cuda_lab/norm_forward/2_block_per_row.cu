@@ -2,7 +2,7 @@
 //
 // Neighbouring threads read neighbouring columns, and sixteen times as many threads work as before. The same kernel
 // makes the sum: it writes h once, because later layers need it. But the block then reads h twice more, for the
-// variance and for the result. A store bypasses L1, so those reads come from L2: 12 bytes a value, where 8 would be
+// variance and for the result. A store bypasses L1, so those reads come from L2: 12 bytes per value, where 8 would be
 // enough.
 // Read next: examples/cuda_lab/norm_forward/3_read_once.cu.
 #include "examples/cuda_lab/norm_forward/ladder.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads) row_a_block_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) block_per_row_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(float, scratch, 32);
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t at = std::int64_t{blockIdx.x} * p.width;
@@ -41,9 +41,9 @@ __global__ void __launch_bounds__(kThreads) row_a_block_kernel(const __grid_cons
 
 }  // namespace
 
-void row_a_block(const Problem& p, Stream stream) {
-  launch({"lab row_a_block", {static_cast<unsigned>(p.rows), 1, 1}, {kThreads, 1, 1}, 0, stream}, &row_a_block_kernel,
-         p);
+void block_per_row(const Problem& p, Stream stream) {
+  launch({"lab block_per_row", {static_cast<unsigned>(p.rows), 1, 1}, {kThreads, 1, 1}, 0, stream},
+         &block_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::norm_forward

@@ -11,7 +11,7 @@ namespace trireme::cuda::lab::dropout {
 namespace {
 
 __global__ void __launch_bounds__(kThreads)
-    four_a_block_kernel(const __grid_constant__ Problem p, std::uint32_t threshold, float scale) {
+    four_per_block_kernel(const __grid_constant__ Problem p, std::uint32_t threshold, float scale) {
   const MyPiece mine = my_piece<4>(p.count);
   if (mine.count == 0) return;
   auto piece = load_piece<4>(p.x + mine.first, mine.count);
@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void four_a_block(const Problem& p, Stream stream) {
-  launch({"lab four_a_block", grid_of_pieces(p.count, kThreads, 4), {kThreads, 1, 1}, 0, stream}, &four_a_block_kernel,
-         p, threshold_of(p), scale_of(p));
+void four_per_block(const Problem& p, Stream stream) {
+  launch({"lab four_per_block", grid_of_pieces(p.count, kThreads, 4), {kThreads, 1, 1}, 0, stream},
+         &four_per_block_kernel, p, threshold_of(p), scale_of(p));
 }
 
 }  // namespace trireme::cuda::lab::dropout

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads) row_a_block_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) block_per_row_kernel(const __grid_constant__ Problem p) {
   const std::int64_t pick = blockIdx.x, row = p.index[pick];
   for (int c = static_cast<int>(threadIdx.x); c < p.width; c += kThreads)
     p.y[pick * p.width + c] = row >= 0 ? p.x[row * p.width + c] : from_float<bf16>(0);
@@ -22,9 +22,9 @@ __global__ void __launch_bounds__(kThreads) row_a_block_kernel(const __grid_cons
 
 }  // namespace
 
-void row_a_block(const Problem& p, Stream stream) {
-  launch({"lab gather row_a_block", {static_cast<unsigned>(p.picks), 1, 1}, {kThreads, 1, 1}, 0, stream},
-         &row_a_block_kernel, p);
+void block_per_row(const Problem& p, Stream stream) {
+  launch({"lab gather block_per_row", {static_cast<unsigned>(p.picks), 1, 1}, {kThreads, 1, 1}, 0, stream},
+         &block_per_row_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::gather

@@ -2,8 +2,8 @@
 //
 // Its threads read values that lie a row apart, 1536 bytes: each load of a warp touches 32 lines, and of each sector of
 // 32 bytes it uses two. Blocks of neighbouring columns read the same sectors; whether L2 still has them is a matter of
-// luck. Without L2 hits: 64 bytes a value for h and dy, where the rest of the pass moves 8.
-// Read next: examples/cuda_lab/norm_backward/2_column_a_thread.cu.
+// luck. Without L2 hits: 64 bytes per value for h and dy, where the rest of the pass moves 8.
+// Read next: examples/cuda_lab/norm_backward/2_thread_per_column.cu.
 #include "examples/cuda_lab/norm_backward/ladder.h"
 
 namespace trireme::cuda::lab::norm_backward {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ 
   }
 }
 
-__global__ void __launch_bounds__(kThreads) column_a_block_kernel(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) block_per_column_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(float, scratch, 32);
   const int column = static_cast<int>(blockIdx.x);
   Terms sum = {};
@@ -53,10 +53,10 @@ void rows(const Problem& p, Stream stream) {
          p);
 }
 
-void column_a_block(const Problem& p, Stream stream) {
+void block_per_column(const Problem& p, Stream stream) {
   rows(p, stream);
-  launch({"lab column_a_block", {static_cast<unsigned>(p.width), 1, 1}, {kThreads, 1, 1}, 0, stream},
-         &column_a_block_kernel, p);
+  launch({"lab block_per_column", {static_cast<unsigned>(p.width), 1, 1}, {kThreads, 1, 1}, 0, stream},
+         &block_per_column_kernel, p);
 }
 
 }  // namespace trireme::cuda::lab::norm_backward
