@@ -160,6 +160,7 @@ class Bridge:
         name = self.arguments.name + (f" ({self.begun})" if self.begun > 1 else "")
         self.tracker.begin(name, {key: value for key, value in self.config().items() if not key.startswith("//")})
         self.sent, self.last = {}, 0
+        print(f"tracking {name}", flush=True)
 
     @staticmethod
     def identity(record):

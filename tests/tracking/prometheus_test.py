@@ -102,7 +102,7 @@ def main():
             eventually("a later step", lambda: float(query("trireme_step")[0]["value"][1]) > first)
             assert query("trireme_world_size")[0]["value"][1] == "2"
             assert {r["metric"]["rank"] for r in query("trireme_rank_working_seconds")} == {"0", "1"}
-            assert query("trireme_info")[0]["metric"]["mesh"] == "dp=2"
+            assert query("trireme_info")[0]["metric"]["mesh"].startswith("dp=2,")
             for expression in expressions:
                 query(expression)
             groups = json.loads(get(f"http://127.0.0.1:{own_port}/api/v1/rules"))["data"]["groups"]

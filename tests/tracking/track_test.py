@@ -73,6 +73,16 @@ def start(package, run, place, **more):
                             text=True, cwd=place)
 
 
+def begun(bridge):
+    """Waits until the package has started, which may take long."""
+    said = []
+    for line in bridge.stdout:
+        said.append(line)
+        if line.startswith("tracking "):
+            return
+    raise AssertionError("".join(said))
+
+
 def finish(bridge, seconds=180):
     output, _ = bridge.communicate(timeout=seconds)
     assert bridge.returncode == 0, output
@@ -152,6 +162,7 @@ def test_follows(package):
     with tempfile.TemporaryDirectory() as place:
         run = Run(os.path.join(place, "run-a"), 9)
         bridge = start(package, run, place)
+        begun(bridge)
         run.log(*[Run.record(step) for step in range(1, 6)], halves=True)
         time.sleep(5)
         run.rewind(3)
@@ -188,7 +199,7 @@ def test_keeps_up(package, seconds=20):
         bridge = start(package, run, place)
         more = {key: 0.125 for key in ("grad_norm", "tokens_per_s", "step_ms", "forward_ms", "backward_ms",
                                        "optimizer_ms", "data_ms", "comm_ms", "comm_exposed_ms", "peak_bytes")}
-        time.sleep(5)  # the package starts
+        begun(bridge)
         begin = time.monotonic()
         for part in range(10 * seconds):
             run.log(*[Run.record(step, **more) for step in range(100 * part + 1, 100 * part + 101)])

@@ -31,9 +31,9 @@ std::vector<double> live_micro_batches(const TrainOptions& o) {
   const std::int64_t all = o.batch_sizes().micro_batches;
   const std::int64_t enough = std::int64_t{4} * ranks * pipeline::chunks_per_rank(o.mesh.pipeline);
   const auto count = static_cast<int>(std::min(all, enough));
-  const pipeline::Proof proof = pipeline::check(pipeline::make_schedule(o.mesh.pipeline, ranks, count));
+  const pipeline::ScheduleCosts costs = pipeline::check(pipeline::make_schedule(o.mesh.pipeline, ranks, count));
   std::vector<double> live;
-  for (const int peak : proof.peak_live)
+  for (const int peak : costs.peak_live)
     live.push_back(peak >= count ? static_cast<double>(peak) * static_cast<double>(all) / count : peak);
   return live;
 }
