@@ -77,9 +77,12 @@ TEST_CASE("a prompt from a file or standard input, several samples, and the end 
   std::ofstream(work.folder / "nothing.txt");
   REQUIRE(run("train_gpt", work.small_run() + "--out " + work.path("run")).code == 0);
   const std::string flags = "--checkpoint " + work.path("run") + " --length 20 ";
-  const std::string text = run("generate", flags + "--prompt ABC").output;
-  CHECK(run("generate", flags + "--prompt-file " + work.path("prompt.txt")).output == text);
-  CHECK(run("generate", flags + "--prompt-file - < " + work.path("prompt.txt")).output == text);
+  const auto text_of = [&](const std::string& arguments) {
+    return run("generate", flags + arguments + " 2>/dev/null").output;
+  };
+  const std::string text = text_of("--prompt ABC");
+  CHECK(text_of("--prompt-file " + work.path("prompt.txt")) == text);
+  CHECK(text_of("--prompt-file - < " + work.path("prompt.txt")) == text);
   const auto refused = [&](const std::string& arguments, int code, const std::string& part) {
     const Result result = run("generate", flags + arguments);
     INFO(result.output);
@@ -95,7 +98,7 @@ TEST_CASE("a prompt from a file or standard input, several samples, and the end 
   const Result two = run("generate", flags + "--prompt ABC --samples 2 --speed");
   INFO(two.output);
   CHECK(contains(two.output, "--- sample 1 of 2 ---\n" + text + "--- sample 2 of 2 ---\n"));
-  CHECK(contains(two.output, run("generate", flags + "--prompt ABC --seed 1338").output));
+  CHECK(contains(two.output, text_of("--prompt ABC --seed 1338")));
   CHECK(contains(two.output, "40 tokens in "));
   CHECK(contains(two.output, " tok/s\n"));
 }

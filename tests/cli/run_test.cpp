@@ -243,7 +243,7 @@ TEST_CASE("run: a job that had saved as it was told is not told again") {
   const Result result =
       shell(fmt::format("{0}/run {1} -- {0}/train_gpt {2} --mesh dp=2 --steps 2500 --log-every 100 --eval-batches 1 "
                         "--out {3} >{4} 2>&1 & "
-                        "p=$!; until grep -q \"^micro-batch\" {4}; do sleep 0.01; done; kill -USR1 $p; until grep -q "
+                        "p=$!; until grep -q \"^batch \" {4}; do sleep 0.01; done; kill -USR1 $p; until grep -q "
                         "\"; continuing\" {4}; "
                         "do kill -0 $p || exit 98; sleep 0.01; done; kill -9 $(cat /proc/$p/task/*/children); wait $p",
                         TRIREME_BIN, fast, work.small_run(), out, log));
