@@ -117,7 +117,8 @@ std::string example_lines(const std::string& command, std::size_t width) {
 std::string suggestion(std::string_view name, const std::vector<std::string>& known, const std::string& mark) {
   const std::string end = mark == "\"" ? mark : "";
   std::string ours;
-  for (const std::string& flag : flags_called(name, known)) ours += (ours.empty() ? "" : " or ") + mark + flag + end;
+  for (const std::string& flag : flags_called(name, known))
+    ours += fmt::format("{}{}{}{}", ours.empty() ? "" : " or ", mark, flag, end);
   return ours.empty() ? fmt::format("; the nearest is {}{}{};", mark, nearest(name, known), end)
                       : fmt::format(": did you mean {}?", ours);
 }

@@ -53,7 +53,9 @@ class Canvas {
 
  private:
   std::size_t count() const { return static_cast<std::size_t>(columns_) * static_cast<std::size_t>(rows_); }
-  std::size_t index(int column, int row) const { return static_cast<std::size_t>(row * columns_ + column); }
+  std::size_t index(int column, int row) const {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
+  }
 
   int columns_, rows_;
   std::vector<unsigned> dots_;

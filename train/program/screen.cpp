@@ -99,7 +99,7 @@ std::string Screen::draw() {
   return std::string(cut);
 }
 
-void Screen::write(const Write& write, std::string_view text, Style style) {
+void Screen::write(const Write& write, std::string_view text, Style style) const {
   std::string safe = safe_text(text);
   const bool ends = safe.ends_with('\n');
   if (terminal_.colour && style != Style::plain) {

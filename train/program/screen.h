@@ -70,7 +70,7 @@ class Screen {
  private:
   std::string erase();  // the live line; returns the bytes to write
   std::string draw();
-  void write(const Write& write, std::string_view text, Style style);
+  void write(const Write& write, std::string_view text, Style style) const;
 
   std::mutex mutex_;
   Device device_;
