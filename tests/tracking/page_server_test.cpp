@@ -62,11 +62,12 @@ const std::string get = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
 std::string status_of(const std::string& answer) { return answer.substr(0, answer.find("\r\n")); }
 
-/// Whether a polite client gets the page within a second.
+/// Whether a polite client gets the page before the time of those that keep a connection open is over. The server has
+/// the lowest priority, so a busy machine may take seconds.
 bool answers_soon(const PageServer& server) {
   const auto begin = Clock::now();
   const std::string answer = Client(server.url().substr(0, server.url().rfind('/'))).ask(get);
-  return status_of(answer) == "HTTP/1.1 200 OK" && Clock::now() - begin < std::chrono::seconds(1);
+  return status_of(answer) == "HTTP/1.1 200 OK" && Clock::now() - begin < PageServer::most_time;
 }
 
 struct Server : PageServer {
@@ -157,7 +158,7 @@ TEST_CASE("clients that never read, or send without end, lose their connection i
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const auto lasted = Clock::now() - begin;
   CHECK(lasted >= PageServer::most_time - std::chrono::seconds(1));
-  CHECK(lasted < PageServer::most_time + std::chrono::seconds(3));
+  CHECK(lasted < 2 * PageServer::most_time);
   CHECK(deaf.receive().size() < large.size());
 }
 
