@@ -8,7 +8,7 @@
 
 run=(--mesh dp=2 --steps 6 --checkpoint-every 1 --keep 2)
 run_threads whole "${run[@]}" --out "$work/whole"
-count() { find "$1/checkpoints" -mindepth 1 -maxdepth 1 | wc -l; }
+count() { find "$1/checkpoints" -mindepth 1 -maxdepth 1 -type d | wc -l; }
 status=0
 expect_code 0 whole || status=1
 [ "$(count "$work/whole")" -eq 2 ] || status=1
