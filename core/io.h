@@ -16,15 +16,16 @@
 
 namespace trireme {
 
-/// Opens /dev/null as standard input, output or error if the process was started without it. Otherwise the next file
-/// that is opened would get its number, and messages would be written into that file. Call it before any file is opened.
+/// Opens /dev/null as standard input, output or error if the process was started without one of them. Otherwise the
+/// next file that is opened would get its number, and messages would be written into that file. Call this before any
+/// file is opened.
 void claim_standard_streams();
 
-/// The whole file as bytes. Works on /proc too, where the size is not known beforehand. Throws ExitCode::data, with what
-/// it is, for a folder, a pipe, a socket or a device. Does not block on a pipe.
+/// The whole file as bytes. Works on /proc too, where the size is not known beforehand. Throws ExitCode::data, with
+/// what it is, for a folder, a pipe, a socket or a device. Does not block on a pipe.
 std::string read_file(const std::filesystem::path& path);
 
-/// All that comes from standard input until its end.
+/// Reads standard input until its end.
 std::string read_standard_input();
 
 /// A file that is read at chosen offsets. If the file is cut short, reading throws; with a mapping it would raise a
@@ -82,7 +83,7 @@ class FolderMark {
 
 /// Creates the folder and its parents, durably; an existing folder is fine, a file in the way is an error.
 void make_directories(const std::filesystem::path& path);
-/// Creates the folder, durably, and its parents. Returns false if it exists already: then somebody else has made it.
+/// Creates the folder and the folders above it, and syncs them to disk. Returns false if the folder existed before.
 bool make_new_folder(const std::filesystem::path& path);
 /// Creates a folder, and those between it and `root`. `root` must exist, and is not created again if somebody has moved
 /// it. The folder itself need not survive a power failure: it will get another name, by move_folder().

@@ -15,7 +15,7 @@ struct HostMemory {
   std::uint64_t bytes = 0;
   bool of_group = false;  ///< a control group sets the limit
 };
-/// The smaller of the machine's memory and the limit of this process's control group. Swap space is not counted.
+/// The machine's memory, or the limit of this process's control group if that is smaller. Swap space does not count.
 HostMemory host_memory();
 
 /// The smallest limit of a control group and those above it. `own_groups`: the content of /proc/self/cgroup; `root`:

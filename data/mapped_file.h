@@ -1,10 +1,9 @@
 // A file as a span of bytes: mapped read-only into memory, so that a corpus larger than memory can be sampled and
 // ranks of one machine share its pages.
 //
-// Another program may cut the file short while it is mapped. Reading a page that is gone raises SIGBUS: the process then
-// ends with ExitCode::data and a message that names the file. The rest of the last page reads as zeros, without a
-// signal: require_whole() finds that.
-// Read next: data/token_shard.h, which gives the bytes a meaning.
+// Another program may cut the file short while it is mapped. Reading a page that is gone raises SIGBUS: the process
+// then ends with ExitCode::data and a message that names the file. The rest of the last page reads as zeros, without a
+// signal: require_whole() finds that. Read next: data/token_shard.h, which gives the bytes a meaning.
 #pragma once
 
 #include <cstddef>

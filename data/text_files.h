@@ -1,10 +1,10 @@
 // Texts from disk: one file, or every text file of a folder, as one stream of tokens with separators between documents.
 //
 // A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
-// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and the tokenizer of token shards. If
-// the folder has such a tokenizer, but neither shards nor text, the shards are missing, and the folder is refused.
-// Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise.
-// Read next: data/corpus.h.
+// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and the tokenizer of token shards.
+// If the folder has such a tokenizer, but neither shards nor text, the shards are missing, and the folder is refused.
+// Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise. Read
+// next: data/corpus.h.
 #pragma once
 
 #include <filesystem>

@@ -3,8 +3,8 @@
 // the time. NCCL's kernels occupy multiprocessors while they wait for other ranks. So persistent kernels leave as many
 // free as one operation of NCCL may occupy. For a whole tile, the margin changes only which block computes it, so the
 // bits are the same. For tiles that gemm_sm90 divides (cuda/kernels/gemm_cut.h), it changes the order of the sum, and
-// so the last bits. A counter of tiles would need no margin, but it would need memory that is set to zero before every
-// launch, and a second message between the warps of a block for every tile.
+// so the last bits. If blocks took their tiles from a counter, no margin would be necessary. But the counter would need
+// memory that is set to zero before every launch, and a second message between the warps of a block for every tile.
 // Read next: parallel/comm/nccl_library.cpp, which sets the margin.
 #pragma once
 

@@ -1,12 +1,12 @@
 // How a product is cut into work for the persistent blocks of gemm_sm90: the size of tiles, and which tiles are divided
 // among several blocks.
 //
-// Tiles rarely fill the last wave of multiprocessors: the gradient of a weight [768, 3072] has 48 tiles of 256 x 192, so
-// 84 of an H100's 132 multiprocessors would idle through a sum of 16384 products. Tiles beyond the last whole wave are
-// therefore divided (Stream-K, Osama et al. 2023, section 4): the steps of their sums, one tile after the other, are dealt
-// out evenly. Blocks store partial sums, and a second kernel adds them in the order of K. Which sums are added depends on
-// shapes and the number of blocks only, so bits repeat from run to run.
-// Read next: cuda/kernels/gemm_sm90.cu.
+// Tiles rarely fill the last wave of multiprocessors: the gradient of a weight [768, 3072] has 48 tiles of 256 x 192,
+// so 84 of an H100's 132 multiprocessors would idle through a sum of 16384 products. Tiles beyond the last whole wave
+// are therefore divided (Stream-K, Osama et al. 2023, section 4): the steps of their sums, one tile after the other,
+// are dealt out evenly. Blocks store partial sums, and a second kernel adds them in the order of K. Which sums are
+// added depends on shapes and the number of blocks only, so bits repeat from run to run. Read next:
+// cuda/kernels/gemm_sm90.cu.
 #pragma once
 
 #include <algorithm>
@@ -96,8 +96,9 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   return cut;
 }
 
-/// The cut that takes the fewest cycles, with tiles of any size or of `tile`. simple: the epilogue is simple
-/// (gemm_store.h). Tiles of 256 x 192 need that; if requested without it, 128 x 256 is used.
+/// The cut that takes the fewest cycles, with tiles of any size or of size `tile`. `simple`: what is_simple() in
+/// gemm_store.h says of the product. Only simple products can use tiles of 256 x 192; for others, 128 x 256 takes their
+/// place.
 inline Cut cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable, bool may_divide,
                bool simple, Tile90 tile = Tile90::automatic) {
   if (tile == Tile90::m256n192 && !simple) tile = Tile90::m128n256;

@@ -21,7 +21,8 @@ struct Window {
   __device__ bool empty() const { return rows <= 0 || columns <= 0; }  ///< the same for all lanes
 };
 
-/// How lanes divide a window of V by rows, for global memory: each has 16 bytes of the same columns in every kStep-th row.
+/// How lanes divide a window of V by rows, for global memory: each has 16 bytes of the same columns in every kStep-th
+/// row.
 template <class V>
 struct RowLanes {
   static constexpr int kValues = 16 / static_cast<int>(sizeof(V)), kLanes = kWindowColumns / kValues;
@@ -48,7 +49,8 @@ struct RowLanes {
   }
 };
 
-/// Copies a window of `from` into the slab; complete after cp_async_wait and sync_warp. `vectors`: rows_allow_vectors(p).
+/// Copies a window of `from` into the slab; complete after cp_async_wait and sync_warp. `vectors`:
+/// rows_allow_vectors(p).
 template <class T>
 __device__ __forceinline__ void bring(const T* from, const Window& w, std::int64_t pitch, bool vectors,
                                       std::byte* memory) {
@@ -68,8 +70,8 @@ __device__ __forceinline__ void bring(const T* from, const Window& w, std::int64
   }
 }
 
-/// Stores this lane's whole pieces of the window in the slab to `to`, as many as `rows` allow. `add`: f32 only, to what is
-/// there.
+/// Stores this lane's whole pieces of the window in the slab to `to`, as many as `rows` allow. `add`: f32 only, to what
+/// is there.
 template <class V>
 __device__ __forceinline__ void take_pieces(const RowLanes<V>& lane, V* to, int rows, std::int64_t pitch, bool add) {
   using L = RowLanes<V>;
@@ -120,8 +122,8 @@ __device__ __forceinline__ void take(V* to, const Window& w, std::int64_t pitch,
   }
 }
 
-/// The bias of a lane's columns from column `first` on, as pairs: of 8 j + 2 (lane % 4) and the next. Each lane reads one
-/// pair, and lanes exchange them.
+/// The bias of a lane's columns from column `first` on, as pairs: of 8 j + 2 (lane % 4) and the next. Each lane reads
+/// one pair, and lanes exchange them.
 template <class T>
 __device__ __forceinline__ void read_bias(const T* bias, int first, int columns,
                                           std::uint32_t (&pairs)[kWindowColumns / 8]) {

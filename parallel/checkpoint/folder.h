@@ -39,8 +39,8 @@ std::vector<Candidate> candidates(const std::filesystem::path& checkpoints);
 /// True if a run gives this name to a checkpoint, complete or being written.
 bool has_checkpoint_name(const std::filesystem::path& folder);
 
-/// Says how a folder's name contradicts the step of its manifest; empty if it does not. A copy under any name that no run
-/// gives to a checkpoint is fine.
+/// Says how a folder's name contradicts the step of its manifest; empty if it does not. A copy under any name that no
+/// run gives to a checkpoint is fine.
 std::string name_problem(const std::filesystem::path& folder, std::int64_t step);
 
 /// True if this is the name of a checkpoint whose writing was interrupted.
@@ -79,9 +79,9 @@ void remove_leftovers(const std::filesystem::path& checkpoints);
 /// Renames `temporary` to its final name, which makes it complete. Removes what already has that name.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& final_path);
 
-/// Keeps the newest `keep` checkpoints with valid manifests, `fresh` among them, and the best one, and removes others. A checkpoint
-/// is first renamed, durably, and then removed, so that no partial checkpoint is ever found. Throws ExitCode::data, and
-/// removes nothing, when `fresh` itself is not valid.
+/// Keeps the best checkpoint and the newest `keep` ones with valid manifests, `fresh` among them, and removes others. A
+/// checkpoint is first renamed, durably, and then removed, so that no partial checkpoint is ever found. Throws
+/// ExitCode::data, and removes nothing, when `fresh` itself is not valid.
 void prune(const std::filesystem::path& checkpoints, std::int64_t keep, const std::filesystem::path& fresh);
 
 }  // namespace trireme::checkpoint

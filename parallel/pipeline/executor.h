@@ -64,8 +64,8 @@ class Executor {
   ProcessGroup& group_;
 };
 
-/// Makes a rank's StepReport::loss that of the whole step: sums it over data, and sends the last stage's sum to all stages.
-/// Collective over data and pp.
+/// Makes a rank's StepReport::loss that of the whole step: sums it over data, and sends the last stage's sum to all
+/// stages. Collective over data and pp.
 void add_over_ranks(const DeviceMesh& mesh, Tensor& loss);
 /// The same as a number; waits for the device.
 double global_loss(const DeviceMesh& mesh, const Tensor& loss);

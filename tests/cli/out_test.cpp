@@ -1,4 +1,5 @@
-// Where a run is kept: --out and its default, the best checkpoint, the files of TensorBoard, and the port of Prometheus.
+// Where a run is kept: --out and its default, the best checkpoint, the files of TensorBoard, and the port of
+// Prometheus.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <netinet/in.h>

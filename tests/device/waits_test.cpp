@@ -1,5 +1,6 @@
-// What the host does around the kernels of a training step on a GPU: it waits for the GPU once, for the loss and the norm,
-// however many micro-batches there are; and it queues the update before it knows whether the step is to be skipped.
+// What the host does around the kernels of a training step on a GPU: it waits for the GPU once, for the loss and the
+// norm, however many micro-batches there are; and it queues the update before it knows whether the step is to be
+// skipped.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // What happens in a training run, as values. The training loop emits events (train/events/event_stream.h), and sinks
-// show or store them: the terminal, JSON lines on standard output, metrics.jsonl, TensorBoard, Prometheus. The loop does
-// not know which sinks there are. Every rank emits, but only the first one has sinks.
+// show or store them: the terminal, JSON lines on standard output, metrics.jsonl, TensorBoard, Prometheus. The loop
+// does not know which sinks there are. Every rank emits events, but only the first rank has sinks.
 //
 // A run emits them in this order:
 //
@@ -44,7 +44,7 @@ struct RunBegan {
   std::string config{};         ///< the resolved options, as JSON
 };
 
-/// The weights were updated. Emitted for every step, so it has only what costs nothing.
+/// The weights were updated. It is emitted for every step, so it has only values that cost nothing.
 struct StepMade {
   std::int64_t step = 0;  ///< 1 for the first
   double seconds = 0;     ///< since the last step was made, or since training began; evaluation and saving excluded
@@ -59,20 +59,20 @@ struct Validated {
   std::int64_t step = 0;  ///< 0: before the first step
   double loss = 0;        ///< mean per target over the validation set; the run ends if it is not finite
   std::string meaning{};  ///< Task::explain_loss(): "perplexity 6.31"; may be empty
-  double seconds = 0;     ///< that it took
+  double seconds = 0;     ///< how long it took
 };
 
 struct Sampled {
   std::int64_t step = 0;
   std::string text{};  ///< as the model made it, control characters included
-  double seconds = 0;  ///< that it took
+  double seconds = 0;  ///< how long it took
 };
 
 struct Saved {
   std::int64_t step = 0;
   std::string path{};        ///< of the checkpoint
   std::int64_t bytes = 0;    ///< of all files
-  double seconds = 0;        ///< from its begin to the commit, while training went on
+  double seconds = 0;        ///< from the start of the save to its commit; training went on meanwhile
   double stall_seconds = 0;  ///< of these, how long training stood still on the first rank
   std::string warning{};     ///< why older checkpoints could not be removed; or empty
 };

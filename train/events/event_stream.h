@@ -1,5 +1,5 @@
-// EventStream: passes the events of a run to its sinks, in the order in which the sinks were added. Any thread may emit;
-// sinks are called by one thread at a time.
+// EventStream: passes the events of a run to its sinks, in the order in which the sinks were added. Any thread may
+// emit events; sinks are called by one thread at a time.
 //
 //   EventStream events;
 //   events.add(std::make_unique<TerminalSink>(...));

@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s". `rate`: the unit of the
-/// record's tokens per second, "tok/s". `seconds_left`: of the run.
+/// "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s". `rate`: the unit of
+/// StepRecord::tokens_per_s, such as "tok/s". `seconds_left`: until the run ends.
 std::string step_line(const StepRecord& record, std::int64_t steps, std::string_view rate, double seconds_left);
 /// "step 500/2000 | validation loss 1.8423 | perplexity 6.31".
 std::string validation_line(const Validated& validated, std::int64_t steps);

@@ -30,9 +30,9 @@ struct GenerateOptions {
 /// Samples a token from logits over the vocabulary. `random` is uniform in [0, 1).
 std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& options, double random);
 
-/// Returns the tokens after `prompt`, without GenerateOptions::stop. `prompt` must not be empty; the model sees at most the last `context` tokens. The
-/// random number for token n depends only on (seed, n). `each` is called with every new token. Collective over
-/// the mesh; all dp ranks compute the same.
+/// Returns the tokens after `prompt`, without GenerateOptions::stop. `prompt` must not be empty; the model sees at most
+/// the last `context` tokens. The random number for token n depends only on (seed, n). `each` is called with every new
+/// token. Collective over the mesh; all dp ranks compute the same.
 std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options,
                                    const std::function<void(std::int32_t)>& each = nullptr);

@@ -40,7 +40,8 @@ std::string experts_row(const GptConfig& model) {
       name_of(o.balance), o.z_loss, o.bias_update > 0 ? fmt::format(", bias moved by {}", o.bias_update) : "");
 }
 
-/// A published model was made for a vocabulary of word parts; on characters it learns something else.
+/// Published models have a vocabulary of subwords. Without --tokenizer a text is read as characters, which a user of a
+/// preset hardly wants: the row then has a warning.
 std::string tokenizer_row(const GptOptions& o, const Tokenizer& tokenizer) {
   const std::string text = fmt::format("{}, {} ids", tokenizer.name(), thousands(tokenizer.vocab_size()));
   const bool by_default = o.model.preset != "custom" && o.data.tokenizer == "auto" && tokenizer.name() == "char";

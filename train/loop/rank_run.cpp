@@ -53,7 +53,7 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
   const optim::LrSchedule lr_schedule = make_lr_schedule(options_.schedule);
   evaluate();
 
-  // Without --out nothing is saved: then the ranks only agree on signals.
+  // With --out none nothing is saved: the ranks only agree on signals.
   const Phase after_step = options_.run.out.empty() ? Phase::communication : Phase::saving;
   const std::int64_t first_step = logged_ = progress_.steps, steps = options_.schedule.steps;
   stepping_ = times_.seconds_in_steps();

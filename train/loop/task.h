@@ -57,8 +57,8 @@ class Task {
   virtual std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const = 0;
   /// Used to refuse at once a model that does not fit into memory; all 0: only known when the model is made.
   virtual ParameterCounts parameters() const { return {}; }
-  /// Bytes of activations on rank 0 of a run with these options, with `live` micro-batches between forward and backward;
-  /// 0: not known.
+  /// Bytes of activations on rank 0 of a run with these options, with `live` micro-batches between forward and
+  /// backward; 0: not known.
   virtual double activation_bytes(const TrainOptions& options, int live) const {
     return static_cast<void>(options), static_cast<void>(live), 0;
   }

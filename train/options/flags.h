@@ -6,11 +6,11 @@
 //   flags.add("steps", "N", options.steps, "optimizer steps", Range::at_least(1));
 //   switch (flags.parse(argc, argv)) { ... }
 //
-// Precedence: the variable's value before parsing < --config FILE.json < the command line. Of several --config, a key in
-// a later file overrides the same key in an earlier one. Within one source, flags take effect in the order of their
+// Precedence: the variable's value before parsing < --config FILE.json < the command line. Of several --config, a key
+// in a later file overrides the same key in an earlier one. Within one source, flags take effect in the order of their
 // declaration, not in the order they are written. A flag with a follow-up (a preset that sets other flags) is therefore
-// declared before the flags it sets, and these override it. If a flag is given twice, the last value counts.
-// Read next: train/options/options.cpp, the flags of the training programs.
+// declared before the flags it sets, and these override it. If a flag is given twice, the last value counts. Read next:
+// train/options/options.cpp, the flags of the training programs.
 #pragma once
 
 #include <cstdint>
@@ -113,8 +113,8 @@ class Flags {
   /// Throws ExitCode::usage if a flag differs from its default, and has no effect.
   void refuse_unused() const;
 
-  /// All values except --help, --config and other flags of this class, in the form that --config reads. Notes for a human reader
-  /// follow, each with "//" before its key.
+  /// All values except --help, --config and other flags of this class, in the form that --config reads. Notes for a
+  /// human reader follow, each with "//" before its key.
   std::string config_text(const std::vector<std::pair<std::string, std::string>>& notes = {}) const;
   /// Sets the flags named in `text`, the content of the configuration file `path`. Flags in `overridden` are skipped
   /// and their values not checked: the command line sets them. Notes are ignored. A flag that takes text also accepts a

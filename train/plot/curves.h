@@ -19,8 +19,9 @@ struct RunCurves {
   std::vector<CurvePoint> loss{}, validation{};  ///< by step
 };
 
-/// Reads the metrics.jsonl of a run's folder; `path` may also be such a file. A line that is still being written is left
-/// out. Throws ExitCode::usage if there is none or it has no step, ExitCode::data if a line is not a step's record.
+/// Reads the metrics.jsonl of a run's folder; `path` may also be such a file. A line that is still being written is
+/// left out. Throws ExitCode::usage if there is none or it has no step, ExitCode::data if a line is not a step's
+/// record.
 RunCurves read_curves(const std::filesystem::path& path);
 
 /// `lines`: the content of the metrics.jsonl `file`. Throws as read_curves().

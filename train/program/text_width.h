@@ -1,6 +1,5 @@
-// Text in the columns of a terminal: how wide UTF-8 text is, cut to a width, and wrapped at words. Wide characters, such
-// as those of Chinese, take two columns; combining marks take none.
-// Read next: train/program/screen.h.
+// Text in the columns of a terminal: how wide UTF-8 text is, cut to a width, and wrapped at words. Wide characters,
+// such as those of Chinese, take two columns; combining marks take none. Read next: train/program/screen.h.
 #pragma once
 
 #include <string>

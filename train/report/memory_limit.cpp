@@ -18,10 +18,10 @@
 namespace trireme {
 namespace {
 
-/// The share of the estimated activations that a run surely has at once (tests/cli/memory_test.cpp compares it with real
-/// runs). A smaller limit must not refuse what works.
+/// A run is refused only if this share of its estimated activations does not fit. The estimate may be a little too
+/// high, and a run that works must not be refused: tests/train/memory_limit_test.cpp compares both with real runs.
 constexpr double certain = 0.9;
-/// Suggestions leave room for what the estimate does not count.
+/// A suggested run must fit with this many times its estimated activations, because small tensors are not estimated.
 constexpr double with_room = 1.15;
 
 /// Most micro-batches alive on each rank of a pipeline. If they grow with the number of micro-batches, as with gpipe, a

@@ -21,8 +21,8 @@ UsableMemory usable_memory(const TrainOptions& options);
 using ActivationBytes = std::function<double(const TrainOptions& options, int live)>;
 
 /// Throws ExitCode::usage if weights, gradients, optimizer state and activations of the ranks on this machine need more
-/// than `usable`, with the micro-batch, the recomputation, the ZeRO stage and the number of machines that would fit. The
-/// estimate leaves out what is small, so a run that is not refused can still run out of memory.
+/// than `usable`, with the micro-batch, the recomputation, the ZeRO stage and the number of machines that would fit.
+/// The estimate leaves out what is small, so a run that is not refused can still run out of memory.
 void require_memory(const TrainOptions& options, const ParameterCounts& parameters, const ActivationBytes& activations,
                     const UsableMemory& usable);
 

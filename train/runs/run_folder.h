@@ -43,7 +43,8 @@ class RunFolder {
   /// After a rollback to step `steps`: keeps only the lines of metrics.jsonl up to it.
   void rewind(std::int64_t steps);
   /// Appends a line to metrics.jsonl. If that fails, prints one warning and continues; the line is written with a later
-  /// one when there is room again. If the file was removed or replaced since the last line, warns, and begins a new one.
+  /// one when there is room again. If the file was removed or replaced since the last line, warns, and begins a new
+  /// one.
   void log(const StepRecord& record);
 
   bool exists() const { return metrics_ != nullptr; }  ///< there is an `out`, and it is open

@@ -16,8 +16,8 @@ namespace trireme {
 /// Saves a run in the background, as often as needed.
 class RunSaver {
  public:
-  /// `out` must exist. `model` and `optimizer` must outlive this object. `configuration`: the run's options, as --config
-  /// takes them. Collective.
+  /// `out` must exist. `model` and `optimizer` must outlive this object. `configuration`: the run's options, as
+  /// --config takes them. Collective.
   RunSaver(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer, const RunIdentity& run,
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
@@ -44,7 +44,8 @@ class RunSaver {
 /// The event of a save that succeeded.
 Saved saved_event(const checkpoint::Saved& saved);
 
-/// Saves under `out`, which is created if needed, and waits. Returns saved_line() (train/events/texts.h). Collective. Throws ExitCode::io.
+/// Saves under `out`, which is created if needed, and waits. Returns saved_line() (train/events/texts.h). Collective.
+/// Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
                      const Progress& progress, const RunIdentity& run);
 

@@ -11,9 +11,9 @@ namespace trireme {
 /// dp rank. Collective over the mesh.
 double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch);
 
-/// Steps between validation losses for --eval-every auto: a twentieth of the run, or more if an evaluation is expensive.
-/// A forward pass takes about a third of what training on the same samples takes. Evaluations then take at most about a
-/// tenth of the time. `samples`: of an evaluation; `global_batch`: of a step.
+/// Steps between validation losses for --eval-every auto: a twentieth of the run, or more if an evaluation is
+/// expensive. A forward pass takes about a third of what training on the same samples takes. Evaluations then take at
+/// most about a tenth of the time. `samples`: of an evaluation; `global_batch`: of a step.
 std::int64_t evaluation_interval(std::int64_t steps, std::int64_t samples, std::int64_t global_batch);
 
 /// Throws ExitCode::numerical if the validation loss after `step` is not finite: such weights should not be saved.

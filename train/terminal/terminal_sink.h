@@ -1,7 +1,6 @@
 // TerminalSink: shows a run on the screen. Every line stays; on a terminal there is a live line below them, with a bar,
-// the rate, the time left and memory, and at the end a chart of the losses. In a pipe the plan has all its details, for logs; on a terminal they need
-// --verbose.
-// Read next: train/program/screen.h; train/events/texts.h, the lines.
+// the rate, the time left and memory, and at the end a chart of the losses. In a pipe the plan has all its details, for
+// logs; on a terminal they need --verbose. Read next: train/program/screen.h; train/events/texts.h, the lines.
 #pragma once
 
 #include <optional>

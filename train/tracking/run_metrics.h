@@ -1,6 +1,6 @@
-// RunMetrics: the state of a run, from its events, as a page in Prometheus' text format (version 0.0.4). All names begin
-// with "trireme_"; docs/tracking.md lists them.
-// Read next: train/tracking/prometheus_sink.h, which serves the page.
+// RunMetrics: the state of a run, from its events, as a page in Prometheus' text format (version 0.0.4). All names
+// begin with "trireme_"; docs/tracking.md lists them. Read next: train/tracking/prometheus_sink.h, which serves the
+// page.
 #pragma once
 
 #include <cstdint>

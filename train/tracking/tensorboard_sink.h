@@ -1,7 +1,7 @@
-// --tensorboard on: writes the values of logged steps, validation losses, samples and the configuration into event files
-// that TensorBoard shows, in OUT/tensorboard. Every start of the run writes a new file. It begins with a record that
-// makes TensorBoard drop the steps that this start makes again; a rollback writes such a record, too.
-// Read next: train/tracking/tensorboard_records.h.
+// --tensorboard on: writes the values of logged steps, validation losses, samples and the configuration into event
+// files that TensorBoard shows, in OUT/tensorboard. Every start of the run writes a new file. It begins with a record
+// that makes TensorBoard drop the steps that this start makes again; a rollback writes such a record, too. Read next:
+// train/tracking/tensorboard_records.h.
 #pragma once
 
 #include <filesystem>

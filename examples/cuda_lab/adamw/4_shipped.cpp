@@ -1,8 +1,7 @@
 // Level 4: the kernel in use, adamw of cuda/kernels/optimizer.cu. Compared with level 3, a launch takes up to 64
 // tensors, as a list in its parameters; a block takes 4096 elements of one. The low copy is optional, and gradients may
-// be f32 with a 16-bit copy. The factor comes from a kernel of one thread, in f64 as on the CPU, which looks at the loss as
-// well; SGD reads the same number. This file also has the cost of each level.
-// Read next: docs/ladder.md.
+// be f32 with a 16-bit copy. The factor comes from a kernel of one thread, in f64 as on the CPU, which looks at the
+// loss as well; SGD reads the same number. This file also has the cost of each level. Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,10 +1,9 @@
-// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It is level 2 with up to 512 blocks, each
-// with rows that are far apart, so the ids are read a hundred times less: 34 MB. A block lists those of its rows in
-// shared memory, in order, with ballots. When the list is full, it adds the listed rows of dy, eight at a time: their
-// loads, and those of their rows of dweight, are under way together, as are the next eight rows of dy. Unlike level 3 it
-// takes any number of tokens and any slice of the vocabulary, in one launch and without workspace. This file also has
-// the cost of each level.
-// Read next: docs/ladder.md.
+// Level 4: the kernel in use, embedding_backward of cuda/kernels/embedding.cu. It is level 2 with up to 512 blocks,
+// each with rows that are far apart, so the ids are read a hundred times less: 34 MB. A block lists those of its rows
+// in shared memory, in order, with ballots. When the list is full, it adds the listed rows of dy, eight at a time:
+// their loads, and those of their rows of dweight, are under way together, as are the next eight rows of dy. Unlike
+// level 3 it takes any number of tokens and any slice of the vocabulary, in one launch and without workspace. This file
+// also has the cost of each level. Read next: docs/ladder.md.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,9 +1,8 @@
 // Level 4: the kernel in use, cuda/kernels/norm_narrow.cu. Unlike level 3 it does both in one pass: a warp takes a row
-// (wider rows than 1024: a team of warps), computes its dx, and adds the row to the columns' sums. All stays in registers,
-// so h and dy come from memory once, in pieces of 16 bytes: 8 bytes per value. At its end a block adds the sums of its
-// eight warps; then blocks of 32 columns add those of the blocks, each warp an eighth of them.
-// This file also has the cost of each level.
-// Read next: docs/ladder.md.
+// (wider rows than 1024: a team of warps), computes its dx, and adds the row to the columns' sums. All stays in
+// registers, so h and dy come from memory once, in pieces of 16 bytes: 8 bytes per value. At its end a block adds the
+// sums of its eight warps; then blocks of 32 columns add those of the blocks, each warp an eighth of them. This file
+// also has the cost of each level. Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
 

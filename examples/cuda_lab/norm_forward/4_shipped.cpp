@@ -1,8 +1,7 @@
 // Level 4: the kernel in use, cuda/kernels/norm_narrow.cu. Compared with level 3 a warp takes a row (of up to 1024; a
-// team of warps takes wider ones) and keeps it in registers. It moves pieces of 16 bytes, waits once for a row, and needs
-// no barrier, because its sums are shuffles. It takes any alignment, and the residual is optional.
-// This file also has the cost of each level.
-// Read next: docs/ladder.md.
+// team of warps takes wider ones) and keeps it in registers. It moves pieces of 16 bytes, waits once for a row, and
+// needs no barrier, because its sums are shuffles. It takes any alignment, and the residual is optional. This file also
+// has the cost of each level. Read next: docs/ladder.md.
 #include <array>
 #include <cmath>
 
