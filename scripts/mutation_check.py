@@ -53,7 +53,7 @@ MUTATIONS = [
              "groups.push_back(&mesh.group(Axis::tp));",
              "grad_sync_test"),
     Mutation("rows of a gradient cut by a shard", "parallel/parameters/shard.cpp", "std::max(1, shape.dims() - 1)",
-             "shape.dims()", "zero_test", "*norm of given gradients*"),
+             "shape.dims()", "zero_test", "*a shard holds whole rows*"),
     Mutation("a tied copy counted in the norm", "parallel/gradient_norm.cpp",
              "if (part.parameter->copy_of_earlier_stage) continue;", "", "grad_sync_test"),
     Mutation("zero-bubble: gradients of gains and biases added in B", "autograd/engine.cpp",

@@ -168,8 +168,10 @@ TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the roun
     o.precision.loss_scale = power == 0 ? "1024" : "4096";
     o.optimizer.optimizer = "sgd";  // AdamW would hide a wrong scale
     on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
-      losses[power] = gradients_of_step(trainer, options, mesh).pipeline.loss.item();
-      norms[power] = trainer.gradient_norm();
+      StepNumbers numbers = trainer.numbers(gradients_of_step(trainer, options, mesh));
+      losses[power] = numbers.loss();
+      norms[power] = numbers.norm();
+      CHECK(trainer.gradient_norm() == norms[power]);
       REQUIRE(trainer.update(0.5, norms[power]));
       for (const StateTensor& s : trainer.optimizer().state())
         if (s.name == "master") masters[power].emplace(s.full_name(), clone(s.value));

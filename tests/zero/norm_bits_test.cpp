@@ -146,4 +146,25 @@ TEST_CASE("the norm of given gradients has the same bits whole and in shards ove
   }
 }
 
+TEST_CASE("a shard holds whole rows, so a parameter's sum of squares has the bits of the whole parameter") {
+  // Two rows of values of one size: the rounding of a row's sum then often reaches the last bit of the norm.
+  const Shape shape{2, 101};  // by length alone, dim 1 would be cut
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    run_mesh("dp=2", [&](const MeshPtr& mesh) {
+      HandMade model;
+      model.add("p", shape);
+      Zero zero(model.parameters, *model.units, *mesh, {.stage = 1, .shard_ranks = 2});
+      zero.zero_grad();
+      zero.last_microbatch();
+      const Tensor gradient = Tensor::empty(shape, DType::f32);
+      for (std::int64_t i = 0; i < gradient.count(); ++i)
+        gradient.data<float>()[i] = static_cast<float>(random_normal(7, seed, static_cast<std::uint64_t>(i)));
+      const Tensor zeros = Tensor::zeros(gradient.shape());
+      backward(weighted_sum(*model.parameters.front(), mesh->rank() == 0 ? gradient : zeros));
+      zero.finish();
+      CHECK(zero.gradient_norm() == std::sqrt(kernels(Device::cpu).sum_squares(std::vector{gradient}).value()));
+    });
+  }
+}
+
 }  // namespace norm_bits_test
