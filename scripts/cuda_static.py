@@ -12,7 +12,7 @@ The objects are those that programs link: CMake compiles them (cuda/runtime/CMak
 cuda/kernels), and this script parses nvcc's output and the machine code, which nvdisasm prints (gpu/sass.py); gpu/implied.py
 and gpu/implied_products.py turn counts into times. Writes bench/results/cuda_static.md. The status is 1 if a
 kernel spills registers, or if ptxas warns that it serialises wgmma or ignores setmaxnreg: these cost most of a kernel's
-speed. Without nvcc it prints that and returns 0.
+speed. It is also 1 if the machine code has a comparison that ptxas 13.0 gets wrong (gpu/sass.py). Without nvcc it prints that and returns 0.
 """
 import argparse
 import difflib
@@ -165,15 +165,19 @@ def read_threads(path, kernels):
         kernel.threads = threads.get(kernel.name, 0)
 
 
-def read_paths(path, kernels, nvdisasm):
-    """Sets the main path of each kernel, from the object's machine code."""
+def read_code(path, kernels, nvdisasm, with_paths):
+    """From the object's machine code: complaints, and if with_paths, sets the main path of each kernel."""
     by_name = {(kernel.architecture, kernel.name): kernel for kernel in kernels}
+    complaints = []
     for cubin in sass.cubins(path):
-        architecture, functions = sass.disassemble(nvdisasm, cubin)
-        for name, function in functions.items():
-            if kernel := by_name.get((architecture, name)):
+        text = sass.listing(nvdisasm, cubin)
+        complaints += [f"{readable(name)} compares a value with the bound that it was cut to, which ptxas gets wrong "
+                       "(cuda/kernels/pieces.h)" for name in sass.wrong_comparisons(text)]
+        for name, function in sass.parse(text).items() if with_paths else ():
+            if kernel := by_name.get((sass.architecture(text), name)):
                 kernel.path = function.main_path()
                 kernel.products, kernel.around_products = [*function.products(), None, None][:2]
+    return complaints
 
 
 def compile_kernels(folder, only, jobs, nvdisasm):
@@ -187,8 +191,9 @@ def compile_kernels(folder, only, jobs, nvdisasm):
         if os.path.exists(os.path.join(ROOT, folder, path)):
             read_threads(os.path.join(ROOT, folder, path), kernels)
             complaints += [f"{file}: {k.name} states no __launch_bounds__" for k in kernels if k.threads == 0]
-            if file in implied.files() | implied_products.files():
-                read_paths(os.path.join(ROOT, folder, path), kernels, nvdisasm)
+            with_paths = file in implied.files() | implied_products.files()
+            complaints += [f"{file}: {complaint}" for complaint in
+                           read_code(os.path.join(ROOT, folder, path), kernels, nvdisasm, with_paths)]
         else:
             complaints.append(f"{file} does not compile: {text[-1500:]}")
         all_kernels += kernels
@@ -339,6 +344,12 @@ ptxas info    : (C7508) setmaxnreg is ignored; unable to determine register coun
     path = sass.parse(code)["f"].main_path()
     addresses = [i.address for i in path.instructions]
     checks += [addresses == [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x90], path.wide("LDG") == 16, path.count("MUFU") == 1]
+    bounds = """.text.wrong:
+        /*06d0*/                   VIMNMX.RELU R9, P0, P0, R8, 0x4, PT ;
+.text.right:
+        /*0010*/                   VIMNMX.RELU R9, R8, 0x4, PT ;
+"""
+    checks.append(sass.wrong_comparisons(bounds) == ["wrong"])
     print("cuda_static: self-test " + ("passed" if all(checks) else f"FAILED: {checks}"))
     return 0 if all(checks) else 1
 

@@ -45,14 +45,18 @@ class Ours:
                 state = (state * 1103515245 + 12345) % 2**31
                 out.write(chr(ord("!") + (state >> 16) % 64))
 
+    def command(self, steps, out):
+        s = self.shape
+        words = [self.program, "--device", "cuda", "--dtype", self.dtype, "--data", self.data, "--tokenizer", "char",
+                 "--out", out, "--layers", s["layers"], "--heads", s["heads"], "--width", s["width"], "--context",
+                 s["context"], "--vocab", s["vocab"], "--micro-batch", s["batch"], "--steps", steps, "--log-every", "1",
+                 "--eval-batches", "1", "--dropout", "0"]
+        return [str(word) for word in words]
+
     def turn(self, skipped, timed, limit):
-        s, out = self.shape, os.path.join(self.folder, f"run{time.monotonic_ns()}")
-        command = [self.program, "--device", "cuda", "--dtype", self.dtype, "--data", self.data, "--tokenizer", "char",
-                   "--out", out, "--layers", s["layers"], "--heads", s["heads"], "--width", s["width"], "--context",
-                   s["context"], "--vocab", s["vocab"], "--micro-batch", s["batch"], "--steps", skipped + timed,
-                   "--log-every", "1", "--eval-batches", "1", "--dropout", "0"]
+        out = os.path.join(self.folder, f"run{time.monotonic_ns()}")
         # Of this process group, so that whoever ends this program ends train_gpt as well.
-        ended = subprocess.run([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        ended = subprocess.run(self.command(skipped + timed, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                text=True, timeout=limit)
         if ended.returncode != 0:
             raise RuntimeError(f"train_gpt: exit status {ended.returncode}: {ended.stderr.strip()[-600:]}")

@@ -39,6 +39,18 @@ void for_each_element(const TensorMap& map, const std::array<int, 4>& start, Pie
         }
 }
 
+/// An H100 ends a load or store whose first byte is no multiple of 16, and a store that begins before the tensor, with
+/// "an illegal instruction was encountered".
+void check_start(const TensorMap& map, const std::array<int, 4>& start, bool is_store, const char* what, Site site) {
+  if (const int bytes = start[0] * map.element_bytes; bytes % 16 != 0)
+    running_block->fault(site, fmt::format("{}: innermost coordinate {}, which is {} bytes; expected a multiple of 16",
+                                           what, start[0], bytes));
+  for (int d = 0; d < map.rank && is_store; ++d)
+    if (const int coordinate = start[static_cast<std::size_t>(d)]; coordinate < 0)
+      running_block->fault(
+          site, fmt::format("{}: coordinate {} of dim {}; expected 0 or more, unlike for loads", what, coordinate, d));
+}
+
 std::uint32_t check_tile(const TensorMap& map, int dims, const void* tile, const char* what, Site site) {
   const Block& block = *running_block;
   if (dims != map.rank)
@@ -59,6 +71,7 @@ void tma_load(void* destination, const TensorMap& map, int dims, std::array<int,
               Site site) {
   Block& block = *running_block;
   const std::uint32_t address = check_tile(map, dims, destination, "TMA load", site);
+  check_start(map, start, false, "TMA load", site);
   const std::uint32_t word = block.check_shared(barrier, 8, 8, "TMA load: mbarrier", site);
   std::uint64_t seen = 0;
   std::memcpy(&seen, block.async_view_at(word), 8);
@@ -95,6 +108,7 @@ void tma_load(void* destination, const TensorMap& map, int dims, std::array<int,
 void tma_store(const TensorMap& map, const void* source, int dims, std::array<int, 4> start, Site site) {
   Block& block = *running_block;
   const std::uint32_t address = check_tile(map, dims, source, "TMA store", site);
+  check_start(map, start, true, "TMA store", site);
   const auto size = static_cast<std::size_t>(map.element_bytes);
   if (block.race() != nullptr) {
     const void* const pc = __builtin_return_address(0);

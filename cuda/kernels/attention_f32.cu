@@ -46,7 +46,7 @@ struct Tile {
                                             int columns) const {
     for (int i = static_cast<int>(threadIdx.x); i < Rows * (D / 4); i += kThreads) {
       const int r = i / (D / 4), c = i % (D / 4) * 4, left = first + r < rows ? columns - c : 0;
-      store_vector(row(r) + c, load_piece<4>(from + (first + r) * pitch + c, left < 0 ? 0 : left > 4 ? 4 : left));
+      store_vector(row(r) + c, load_piece<4>(from + (first + r) * pitch + c, left));
     }
   }
 };
@@ -127,7 +127,7 @@ __device__ __forceinline__ void store(const Four (&sums)[R][D / 32], const float
       Four result;
       TRIREME_UNROLL
       for (int f = 0; f < 4; ++f) result.values[f] = factor[i] * sums[i][c].values[f];
-      store_piece<4>(to + row * pitch + column, result, left < 0 ? 0 : left > 4 ? 4 : left);
+      store_piece<4>(to + row * pitch + column, result, left);
     }
   }
 }

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
     int counts[kPieces];
     TRIREME_UNROLL
     for (int k = 0; k < kPieces; ++k) {
-      const std::int64_t c = begin + k * kWidth * lanes, rest = p.width - c;
-      counts[k] = rest < 0 ? 0 : rest < kWidth ? static_cast<int>(rest) : kWidth;
+      const std::int64_t c = begin + k * kWidth * lanes;
+      counts[k] = static_cast<int>(p.width - c);
       sums[k] = load_piece<kWidth>(out + c, counts[k]);
       others[k] = load_piece<kWidth>(part + c, counts[k]);
     }

@@ -40,7 +40,7 @@ struct Operand {
       const int column = RowsOfK ? k + piece % (K / 4) * 4 : outer + piece % (Width / 4) * 4;
       const int rows = RowsOfK ? size : depth, columns = RowsOfK ? depth : size;
       const int left = row < rows ? columns - column : 0;
-      pieces[i] = load_piece<4>(from + row * pitch + column, left < 0 ? 0 : left > 4 ? 4 : left);
+      pieces[i] = load_piece<4>(from + row * pitch + column, left);
     }
   }
   __device__ static __forceinline__ void store(float* tile, const Four (&pieces)[kPieces]) {
@@ -74,8 +74,7 @@ __device__ __forceinline__ void store_sums(const GemmF32& p, float* c, int row, 
     const int r = row + i / 4 * (S::kM / 2) + i % 4;
     TRIREME_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int first = column + half * (S::kN / 2), left = r < p.m ? p.n - first : 0;
-      const int count = left < 0 ? 0 : left > 4 ? 4 : left;
+      const int first = column + half * (S::kN / 2), count = r < p.m ? p.n - first : 0;
       float* const to = c + r * p.c_pitch + first;
       Four before = {}, result;
       if (p.beta != 0) before = load_piece<4>(to, count);

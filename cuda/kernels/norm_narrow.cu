@@ -27,11 +27,8 @@ struct Member {
         thread(static_cast<int>(threadIdx.x) % (32 * warps_)),
         width(width_) {}
   __device__ int column(int piece) const { return (piece * 32 * warps + thread) * kWidth; }
-  /// Values of a piece that exist.
-  __device__ int count(int piece) const {
-    const int left = width - column(piece);
-    return left < 0 ? 0 : left < kWidth ? left : kWidth;
-  }
+  /// Values of the row from a piece on: negative beyond the row, more than kWidth before its last piece.
+  __device__ int count(int piece) const { return width - column(piece); }
   __device__ __forceinline__ Packed<T, kWidth> load(const T* row, int piece) const {
     return std::bit_cast<Packed<T, kWidth>>(load_piece<kWidth>(row + column(piece), count(piece)));
   }

@@ -30,10 +30,7 @@ struct TableRun {
 
   __device__ __forceinline__ TableRun(const float* from, int count) {
     TRIREME_UNROLL
-    for (int k = 0; k < N / 4; ++k) {
-      const int rest = count - 4 * k;
-      parts[k] = load_piece<4>(from + 4 * k, rest < 0 ? 0 : rest < 4 ? rest : 4);
-    }
+    for (int k = 0; k < N / 4; ++k) parts[k] = load_piece<4>(from + 4 * k, count - 4 * k);
   }
   __device__ __forceinline__ float operator[](int i) const { return parts[i / 4].values[i % 4]; }
 };

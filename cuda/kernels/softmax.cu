@@ -36,14 +36,15 @@ __device__ __forceinline__ RowTeam<Lanes> my_team(float* scratch) {
   return {std::int64_t{blockIdx.x} * (kThreads / Lanes) + thread / Lanes, thread % Lanes, scratch};
 }
 
-/// This lane's k-th piece of a row cut into pieces of N: where it begins, and how many of its values exist.
+/// This lane's k-th piece of a row cut into pieces of N: where it begins, and how many values of the row are left there
+/// (negative beyond the row).
 struct LanePiece {
   int first, count;
 };
 template <int N>
 __device__ __forceinline__ LanePiece lane_piece(int k, int lane, int width) {
-  const int first = (k * 32 + lane) * N, rest = width - first;
-  return {first, rest < 0 ? 0 : rest < N ? rest : N};
+  const int first = (k * 32 + lane) * N;
+  return {first, width - first};
 }
 
 /// A row of up to 32 Pieces pieces, in the registers of a warp: one read, and one exponential a value.

@@ -22,10 +22,8 @@ __global__ void __launch_bounds__(kThreads)
   const int first = lane * kValues, count = row < rows ? width - first : 0;  // may be below 0, or above kValues
   Pack<T, kWidth> pieces[kValues / kWidth];
   TRIREME_UNROLL
-  for (int i = 0; i < kValues; i += kWidth) {
-    const int rest = count - i;
-    pieces[i / kWidth] = load_piece<kWidth>(x + row * width + first + i, rest < 0 ? 0 : rest < kWidth ? rest : kWidth);
-  }
+  for (int i = 0; i < kValues; i += kWidth)
+    pieces[i / kWidth] = load_piece<kWidth>(x + row * width + first + i, count - i);
   std::int64_t ranks[kValues];
   TRIREME_UNROLL
   for (int i = 0; i < kValues; ++i)

@@ -51,7 +51,7 @@ class Cases:
             return None
         return f"needs compute capability 9.0 (Hopper); this GPU has {self.gpu['compute_cap']}"
 
-    def run(self, binary, name, stage, deadline, case_limit):
+    def run(self, binary, name, stage, deadline, case_limit, partial=False):
         result = {"stage": stage, "program": os.path.basename(binary), "case": name, "seconds": 0.0}
         left = deadline - time.monotonic()
         if reason := self.reason_to_skip(name):
@@ -61,7 +61,7 @@ class Cases:
         else:
             log = self.place.log("case_" + re.sub(r"[^A-Za-z0-9]+", "_", name)[:80])
             ended = process.run([binary, exactly(name)], min(case_limit, left), log, ROOT)
-            result |= verdict(ended, self.hopper()) | {"seconds": round(ended.seconds, 2)}
+            result |= verdict(ended, self.hopper(), partial) | {"seconds": round(ended.seconds, 2)}
         with self.lock, open(self.record, "a", encoding="utf-8") as out:
             out.write(json.dumps(result) + "\n")
         return result
@@ -74,14 +74,15 @@ class Cases:
             with open(self.record, "w", encoding="utf-8") as out:
                 out.writelines(kept)
 
-    def run_all(self, binary, names, stage, limit, case_limit=None):
+    def run_all(self, binary, names, stage, limit, case_limit=None, partial=False):
+        """partial: the program was linked without some kernels on purpose; cases that call them are skipped."""
         deadline, case_limit = time.monotonic() + limit, case_limit or self.case_limit
         found = listed(binary, names, self.place.log(f"list_{stage}_{os.path.basename(binary)}"))
         with concurrent.futures.ThreadPoolExecutor(max_workers=self.jobs) as pool:
-            return list(pool.map(lambda name: self.run(binary, name, stage, deadline, case_limit), found))
+            return list(pool.map(lambda name: self.run(binary, name, stage, deadline, case_limit, partial), found))
 
 
-def verdict(ended, hopper=True):
+def verdict(ended, hopper=True, partial=False):
     """The status of a case, and the reason if it did not pass. hopper: the GPU can run all that the kernels can."""
     if ended.status is None:
         return {"status": "hung", "reason": f"{ended.how()}: {tail(ended.text)}"}
@@ -90,6 +91,8 @@ def verdict(ended, hopper=True):
     if ended.passed():
         return {"status": "passed"}
     if found := NOT_COMPILED.search(ended.text):
+        if partial:
+            return {"status": "skipped", "reason": f"this program is made without {found[1]}; another has this case, too"}
         return {"status": "failed", "reason": f"{found[1]} was not compiled"}
     if (found := HOPPER_MESSAGE.search(ended.text)) and not hopper:
         return {"status": "skipped", "reason": f"needs compute capability 9.0 (Hopper); this GPU has {found[1]}"}

@@ -9,7 +9,7 @@ import time
 from . import limits, machine
 from .place import ROOT, load_json, save_json, save_text
 
-RESULTS = ("compare.json", "step.json")
+RESULTS = ("compare.json", "step.json", "step_kernels.json")
 
 
 def load_lines(path):
@@ -27,12 +27,11 @@ def load_lines(path):
 
 def collect(place, gpu, stages, earlier=()):
     """Everything as one value. earlier: folders with the report.json of other runs."""
-    commit = machine.commit()
-    if commit == "unknown":  # the sources came without .git, but --pack knew it
-        commit = load_json(place.path("manifest.json"), {}).get("commit", commit)
+    # What --pack was made from, if it was: the sources may have come without .git, or with a part of it.
+    commit = load_json(place.path("manifest.json"), {}).get("commit") or machine.commit()
     report = {"about": {"gpu": gpu or {"name": "none, emulated"}, "commit": commit,
                         "date": time.strftime("%Y-%m-%d")},
-              "stages": {}, "cases": [], "rows": [], "failures": [], "skipped": []}
+              "stages": {}, "cases": [], "rows": [], "failures": [], "skipped": [], "kernels": []}
     for folder in earlier:
         before = load_json(os.path.join(folder, "report.json"), {})
         if before and not stages:  # only joined: the machine is that of the runs
@@ -49,6 +48,7 @@ def collect(place, gpu, stages, earlier=()):
         report["rows"] += more.get("rows", [])
         report["failures"] += more.get("failures", [])
         report["skipped"] += more.get("skipped", [])
+        report["kernels"] += more.get("kernels", [])
     return report
 
 
@@ -74,6 +74,7 @@ def markdown(report):
              f"Commit {about['commit']}, {about['date']}; " + ", ".join(f"{k} {v}" for k, v in about["gpu"].items()) +
              ". Made by `scripts/gpu_check`.", ""]
     lines += stage_lines(report["stages"]) + case_lines(report["cases"]) + figure_lines(report["rows"], about["gpu"])
+    lines += kernel_lines(report["kernels"])
     for failure in report["failures"]:
         lines.append(f"\nFAILED {failure['case']}: {cell(failure['error'])}")
     lines += [f"\nSkipped: {reason}" for reason in report["skipped"]]
@@ -126,4 +127,18 @@ def figure_lines(rows, gpu):
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
         error = f"{row['error']:.1e}" if row.get("error") is not None else ""
         lines.append(f"| {row['case']} | {error} | {times} | {rate} | {of_limit} | {ratio} |")
+    return lines
+
+
+def kernel_lines(rows):
+    if not rows:
+        return []
+    total = sum(row["ms"] for row in rows)
+    lines = ["", "## The kernels of a training step", "",
+             f"By Nsight Compute, one at a time: {total:.2f} ms in {sum(row['launches'] for row in rows):.0f} launches.", "",
+             "| kernel | ms | part | launches | GB | of the memory's limit | of the multiprocessors' |",
+             "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(f"| `{cell(row['kernel'], 110)}` | {row['ms']:.3f} | {row['ms'] / total:.1%} | {row['launches']:.1f} | "
+                     f"{row['gbytes']:.2f} | {row['memory']:.0%} | {row['multiprocessor']:.0%} |")
     return lines

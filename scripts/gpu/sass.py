@@ -190,13 +190,32 @@ def cubins(path):
         yield data[found.start():found.start() + end]
 
 
-def disassemble(tool, cubin):
-    """(architecture, {mangled name: Function}) of a cubin."""
+# Seen on an H100: ptxas 13.0 computes max(min(x, N), 0) == N by the predicate of one instruction, which is also true
+# for x below N. cuda/kernels/pieces.h says how to write it instead.
+WRONG_COMPARISON = re.compile(r"VIMNMX\.RELU R\d+, P\d")
+
+
+def listing(tool, cubin):
+    """The machine code of a cubin as text."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        text = subprocess.run([tool, "-c", file.name], check=True, capture_output=True, text=True).stdout
-    return re.search(r"\.target\s+(\w+)", text)[1], parse(text)
+        return subprocess.run([tool, "-c", file.name], check=True, capture_output=True, text=True).stdout
+
+
+def architecture(text):
+    return re.search(r"\.target\s+(\w+)", text)[1]
+
+
+def wrong_comparisons(text):
+    """The mangled names of the kernels of a listing that have a comparison which ptxas gets wrong."""
+    names, current = [], None
+    for line in text.splitlines():
+        if found := re.match(r"\.text\.([\w$]+):", line):
+            current = found[1]
+        elif WRONG_COMPARISON.search(line) and current not in names:
+            names.append(current)
+    return names
 
 
 def parse(text):

@@ -16,10 +16,10 @@ from .place import ROOT, Failed, NotRun, load_json
 # Seconds. Programs that --pack brought along need no build.
 LIMITS = {"build_triage": 120, "hopper": 30, "sm90": 40, "train": 40,
           "build": 200, "wrappers": 30, "kernels": 120, "sanitizer": 70, "parity": 100,
-          "build_bench": 160, "bench": 240, "step": 120, "report": 20}
+          "build_bench": 160, "bench": 180, "step": 120, "profile": 60, "report": 20}
 CALLS = {"triage": ["build_triage", "hopper", "sm90", "train", "report"],
          "tests": ["build", "wrappers", "kernels", "sanitizer", "parity", "report"],
-         "benchmarks": ["build_bench", "bench", "step", "report"]}
+         "benchmarks": ["build_bench", "bench", "step", "profile", "report"]}
 BUILDS = {"build_triage": ["hopper_test", "sm90_test"], "build": ["gpu_test", "lab_test"],
           "build_bench": ["libtrireme_shim.so"]}
 # Each compared with one rank on the CPU: loss, gradients, weights (examples/parity.cpp).
@@ -41,9 +41,10 @@ class Check:
     def key(self, stage):
         """The hash that a stage's result depends on: of the sources, or of the program that it runs."""
         prefix = "rehearsed " if self.rehearse else ""
-        programs = {"parity": ["parity"], "step": ["train_gpt"], "train": ["train_gpt"]}.get(stage, [])
+        programs = {"parity": ["parity"], "step": ["train_gpt"], "train": ["train_gpt"],
+                    "profile": ["train_gpt"]}.get(stage, [])
         compared = ("bench/cuda/*.py", "bench/peers/*.py", "scripts/gpu/limits.py")
-        scripts = sources.digest_of([], compared) if stage in ("bench", "step") else ""
+        scripts = sources.digest_of([], compared) if stage in ("bench", "step", "profile") else ""
         for name in programs:
             path = self.find(name)
             if path is None:
@@ -115,7 +116,8 @@ class Check:
                     path, case_limit = rehearsal.planted_test(self.place), self.cases.case_limit
                 else:
                     path, case_limit = self.needed(name), self.slower(self.cases.case_limit)
-                results += self.cases.run_all(path, patterns, stage, deadline - time.monotonic(), case_limit)
+                partial = name in sources.PARTIAL and name not in self.build_with.failures
+                results += self.cases.run_all(path, patterns, stage, deadline - time.monotonic(), case_limit, partial)
             except Failed as failure:
                 broken.append(f"{name}: {failure}")
         if results and all(r["status"] == "skipped" for r in results) and not broken:
@@ -193,6 +195,16 @@ class Check:
                                 out, "--within", str(limit - 5), *(["--rehearse"] if self.rehearse else [])], limit,
                                "step")
         return self.figures(ended, out)
+
+    def profile(self, limit):
+        if self.rehearse:
+            raise NotRun("needs a GPU's counters")
+        if shutil.which("ncu") is None:
+            raise NotRun("no ncu (Nsight Compute) on the PATH")
+        out = self.place.path("step_kernels.json")
+        ended = self.must_pass([sys.executable, "bench/cuda/step_kernels.py", "--program", self.needed("train_gpt"),
+                                "--out", out, "--within", str(limit - 5)], limit, "profile")
+        return "\n" + ended.text if ended.passed() else self.fail()
 
     def figures(self, ended, out):
         """Both programs write what they have after each figure, and what failed."""

@@ -58,6 +58,9 @@ enum class Bug : std::uint8_t {
   registers_wrong_way,
   wrong_map_dims,
   missing_load,
+  load_at_part_of_16_bytes,
+  store_at_negative_row,
+  last = store_at_negative_row,
 };
 
 int thread() { return static_cast<int>(threadIdx.x); }
@@ -186,7 +189,8 @@ void produce(Bug bug, const Ring& ring, const TensorMap& a, const TensorMap& b) 
     if (bug == Bug::wrong_map_dims)
       tma_load_3d(ring.a + slot * kBytesA, a, 64 * step, 0, 0, ring.full + slot);
     else
-      tma_load_2d(ring.a + slot * kBytesA, a, 64 * step, 0, ring.full + slot);
+      tma_load_2d(ring.a + slot * kBytesA, a, 64 * step + (bug == Bug::load_at_part_of_16_bytes ? 4 : 0), 0,
+                  ring.full + slot);
     if (bug != Bug::missing_load || step != 2) tma_load_2d(ring.b + slot * kBytesB, b, 64 * step, 0, ring.full + slot);
   }
 }
@@ -238,7 +242,7 @@ __global__ void __launch_bounds__(256, 1) hopper(Bug bug, TensorMap a, TensorMap
   if (bug != Bug::no_proxy_fence) fence_async_proxy();
   barrier_sync(1, 128);
   if (thread() == 0) {
-    tma_store_2d(d, out, 0, 0);
+    tma_store_2d(d, out, 0, bug == Bug::store_at_negative_row ? -1 : 0);
     tma_store_commit();
     if (bug != Bug::no_store_wait) tma_store_wait<0>();
   }
@@ -317,7 +321,7 @@ TEST_CASE("planted bugs: the kernels without one are right under sixteen schedul
 }
 
 TEST_CASE("planted bugs: every one is caught") {
-  for (int i = 1; i <= static_cast<int>(Bug::missing_load); ++i) {
+  for (int i = 1; i <= static_cast<int>(Bug::last); ++i) {
     CAPTURE(i);
     const std::string report = caught(static_cast<Bug>(i));
     INFO("bug ", i, ": ", report);
@@ -335,6 +339,8 @@ TEST_CASE("planted bugs: reports name the line, the threads and what they wait f
   CHECK(has(Bug::wrong_map_dims, "an instruction for 3 dims; expected 2"));
   CHECK(has(Bug::no_init_fence, "no fence made that visible"));
   CHECK(has(Bug::missing_load, "of an mbarrier at planted_test.cpp:"));
+  CHECK(has(Bug::load_at_part_of_16_bytes, "TMA load: innermost coordinate 4, which is 8 bytes"));
+  CHECK(has(Bug::store_at_negative_row, "TMA store: coordinate -1 of dim 1"));
 }
 
 }  // namespace planted_test

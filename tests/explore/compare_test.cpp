@@ -1,10 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "train/explore/compare.h"
+#include "train/parity/parity.h"
 
 using namespace trireme::explore;
+using trireme::most_rounding_ratio;
 
 namespace {
 
@@ -16,7 +19,7 @@ Outcome run(double loss, int tokens = 8) {
   return outcome;
 }
 
-std::vector<Gap> none(int) { return {}; }
+std::vector<Gap> none(int, double) { return {}; }
 
 }  // namespace
 
@@ -32,7 +35,7 @@ TEST_CASE("differences within rounding need no explanation") {
 
 TEST_CASE("a larger difference is accepted only if rounding alone reaches as far") {
   const auto found = gaps(run(2.0), run(2.02));
-  const auto reached = [](double loss) { return [loss](int) { return gaps(run(2.0), run(loss)); }; };
+  const auto reached = [](double loss) { return [loss](int, double) { return gaps(run(2.0), run(loss)); }; };
   CHECK(unexplained(found, 1e-5, reached(2.01)).empty());
   CHECK_FALSE(unexplained(found, 1e-5, reached(2.001)).empty());
 }
@@ -61,4 +64,27 @@ TEST_CASE("sampled text is compared, also where it is not UTF-8") {
   b.samples[2] = "ac\xff";
   REQUIRE(gaps(a, b).size() == 1);
   CHECK(std::isinf(gaps(a, b)[0].relative));
+}
+
+TEST_CASE("a text may differ where disturbances as large as the largest accepted gap change one") {
+  Outcome a = run(2.0), b = run(2.0);
+  a.samples[2] = "ab";
+  b.samples[2] = "ac";
+  const std::vector<Gap> found = gaps(a, b);
+  const auto changes_from = [&](double least) {
+    return [&found, least](int, double factor) { return factor >= least ? found : std::vector<Gap>{}; };
+  };
+  CHECK(unexplained(found, 1e-5, changes_from(1)).empty());
+  CHECK(unexplained(found, 1e-5, changes_from(most_rounding_ratio)).empty());
+  CHECK_FALSE(unexplained(found, 1e-5, changes_from(2 * most_rounding_ratio)).empty());
+}
+
+TEST_CASE("while a number is unexplained, disturbances have the size of rounding") {
+  const std::vector<Gap> found = gaps(run(2.0), run(2.1));
+  double largest = 0;
+  CHECK_FALSE(unexplained(found, 1e-5, [&](int, double factor) {
+                largest = std::max(largest, factor);
+                return std::vector<Gap>{};
+              }).empty());
+  CHECK(largest == 1.0);
 }

@@ -81,12 +81,12 @@ Arguments on_one_rank(const Arguments& flags) {
 }
 
 /// Runs `a`, whose flags are `flags`, again with weights disturbed before `step` by a few units of the dtype's
-/// roundoff, and returns the gaps to `a`.
-std::function<std::vector<Gap>(int)> disturbances(Lab& lab, const Outcome& a, const Arguments& flags, DType dtype,
-                                                  std::int64_t step, std::int64_t first_step) {
-  return [&lab, &a, flags, dtype, step, first_step](int number) {
-    const double factor = roundoff(dtype) * (1 << number % 4);
-    const std::string noise = fmt::format("noise@step={},factor={},seed={}", step, factor, number + 1);
+/// roundoff times a factor, and returns the gaps to `a`.
+Disturbances disturbances(Lab& lab, const Outcome& a, const Arguments& flags, DType dtype, std::int64_t step,
+                          std::int64_t first_step) {
+  return [&lab, &a, flags, dtype, step, first_step](int number, double factor) {
+    const double size = factor * roundoff(dtype) * (1 << number % 4);
+    const std::string noise = fmt::format("noise@step={},factor={},seed={}", step, size, number + 1);
     const std::string fault = value_of(flags, "fault");
     const Outcome other = lab.train("disturbed", with(flags, {{"fault", fault.empty() ? noise : fault + ";" + noise}}));
     return gaps(a, other, first_step);

@@ -89,14 +89,14 @@ std::vector<Gap> gaps(const Outcome& a, const Outcome& b, std::int64_t first_ste
   return found;
 }
 
-std::string unexplained(const std::vector<Gap>& gaps, double accepted,
-                        const std::function<std::vector<Gap>(int number)>& disturbed) {
+std::string unexplained(const std::vector<Gap>& gaps, double accepted, const Disturbances& disturbed) {
   constexpr int disturbances = 24;
   std::vector<Gap> open;
   for (const Gap& gap : gaps)
     if (!(gap.relative <= accepted)) open.push_back(gap);
   for (int number = 0; number < disturbances && !open.empty(); ++number) {
-    const std::vector<Gap> reached = disturbed(number);
+    const bool only_texts = std::all_of(open.begin(), open.end(), [](const Gap& gap) { return gap.key == "sample"; });
+    const std::vector<Gap> reached = disturbed(number, only_texts ? most_rounding_ratio : 1.0);
     // A disturbed quantity may return close to its old value by chance, so its gaps in earlier steps count too.
     std::erase_if(open, [&](const Gap& gap) {
       return std::any_of(reached.begin(), reached.end(), [&](const Gap& r) {

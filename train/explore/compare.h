@@ -29,9 +29,12 @@ struct Gap {
 /// All differences from `first_step` on, including quantities that only one of the runs has.
 std::vector<Gap> gaps(const Outcome& a, const Outcome& b, std::int64_t first_step = 0);
 
-/// The first gap that is neither within `accepted` nor explained by rounding, or nothing. `disturbed` returns the gaps
-/// between run `a` and its disturbance `number`; it is called only if needed.
-std::string unexplained(const std::vector<Gap>& gaps, double accepted,
-                        const std::function<std::vector<Gap>(int number)>& disturbed);
+/// Returns the gaps between run `a` and its disturbance `number`, which is `factor` times as large as rounding.
+using Disturbances = std::function<std::vector<Gap>(int number, double factor)>;
+
+/// The first gap that is neither within `accepted` nor explained by rounding, or nothing. A number may differ
+/// most_rounding_ratio times as much as a disturbance made it differ. A sampled text differs or it does not, so once
+/// only texts are left, the disturbances themselves are that many times larger. They are made only if needed.
+std::string unexplained(const std::vector<Gap>& gaps, double accepted, const Disturbances& disturbed);
 
 }  // namespace trireme::explore

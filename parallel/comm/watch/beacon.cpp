@@ -30,11 +30,11 @@ thread_local std::shared_ptr<Beacon> of_this_rank;
 // The same beacon as a raw pointer: when MPI is finalised at exit, the shared_ptr above is already destroyed.
 thread_local Beacon* mine = nullptr;
 
-std::int64_t now() {
+}  // namespace
+
+std::int64_t nanoseconds_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
-
-}  // namespace
 
 Beacon::Beacon(std::shared_ptr<Board> board, int rank)
     : board_(std::move(board)), rank_(rank), page_(board_->page(rank)) {
@@ -123,7 +123,7 @@ Recording::Recording(Record record) : beacon_(mine), record_(record) {
   Heartbeat::beat();
   RankPage& page = beacon_->page();
   record_.number = page.recorded.fetch_add(1, std::memory_order_relaxed) + 1;
-  record_.begun = now();
+  record_.begun = nanoseconds_now();
   record_.step = page.step.load(std::memory_order_relaxed);
   record_.phase = static_cast<std::int8_t>(page.phase.load(std::memory_order_relaxed));
   page.ring[record_.number % RankPage::records].write(record_);
@@ -134,7 +134,7 @@ Recording::~Recording() {
   Heartbeat::beat();
   RankPage& page = beacon_->page();
   if (page.recorded.load(std::memory_order_relaxed) >= record_.number + RankPage::records) return;  // overwritten
-  record_.ended = now();
+  record_.ended = nanoseconds_now();
   page.ring[record_.number % RankPage::records].write(record_);
 }
 

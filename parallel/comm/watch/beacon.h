@@ -19,6 +19,7 @@
 namespace trireme::watch {
 
 using Clock = std::chrono::steady_clock;
+std::int64_t nanoseconds_now();  ///< of this clock, as pages state times
 
 class Wait;
 

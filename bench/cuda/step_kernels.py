@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Which kernels a training step of GPT-2 124M spends its time in: train_gpt under Nsight Compute.
+
+  bench/cuda/step_kernels.py --program build-gpu/bin/train_gpt --out step_kernels.json
+
+Nsight Compute runs one kernel at a time, so the sum is more than the step takes where kernels overlap, and less where
+the GPU waits for the host. Its counters say how much of the memory's and of the multiprocessors' limit a kernel reached.
+Read next: bench/cuda/step.py, which times whole steps.
+"""
+import argparse
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "bench", "cuda"))
+from step import GPT2, Ours  # noqa: E402
+
+STEPS = 2
+TIME, DRAM = "gpu__time_duration.sum", "dram__bytes.sum"
+MEMORY, MULTIPROCESSOR = ("dram__throughput.avg.pct_of_peak_sustained_elapsed",
+                          "sm__throughput.avg.pct_of_peak_sustained_elapsed")
+SCALES = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "msecond": 1.0, "s": 1e3, "second": 1e3,
+          "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1.0}
+
+
+def profiled(program, dtype, folder, limit):
+    """The table that Nsight Compute writes: a line for each launch and metric."""
+    ours, table = Ours(program, GPT2, folder, dtype), os.path.join(folder, "kernels.csv")
+    command = ["ncu", "--csv", "--log-file", table, "--clock-control", "none", "--metrics",
+               ",".join([TIME, DRAM, MEMORY, MULTIPROCESSOR]), *ours.command(STEPS, os.path.join(folder, "run"))]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
+    if not os.path.exists(table) or ended.returncode != 0:
+        raise SystemExit(f"ncu: exit status {ended.returncode}: {ended.stdout.strip()[-1500:]}")
+    with open(table, encoding="utf-8", errors="replace") as lines:
+        return lines.read()
+
+
+def short(name):
+    """A kernel's function without namespaces, and its template arguments."""
+    name = re.sub(r"(?:\b(?:trireme|cuda|detail)|\(anonymous namespace\)|<unnamed>)::|\((?:int|bool|long|unsigned)\)", "",
+                  re.sub(r"^void ", "", name))
+    depth = 0
+    for at in range(len(name) - 1, -1, -1) if name.endswith(")") else ():
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            return name[:at][:110]  # without its parameters
+    return name[:110]
+
+
+def launches(text):
+    """{launch: {"kernel": name, metric: value in ms, bytes or percent}}."""
+    found = {}
+    begin = text.find('"ID"')
+    for row in csv.DictReader(text[max(0, begin):].splitlines()):
+        if not (row.get("Metric Name") and row.get("ID", "").isdigit()):
+            continue
+        launch = found.setdefault(int(row["ID"]), {"kernel": short(row["Kernel Name"])})
+        value = row["Metric Value"].replace(",", "")
+        try:
+            launch[row["Metric Name"]] = float(value) * SCALES.get(row["Metric Unit"], 1.0)
+        except ValueError:
+            continue  # n/a
+    return found
+
+
+def summed(found):
+    """A row for each kernel, the dearest first: per step, its launches, milliseconds and gigabytes."""
+    rows = {}
+    for launch in found.values():
+        row = rows.setdefault(launch["kernel"], {"kernel": launch["kernel"], "launches": 0, "ms": 0.0, "gbytes": 0.0,
+                                                 "memory": 0.0, "multiprocessor": 0.0})
+        ms = launch.get(TIME, 0.0)
+        row["launches"] += 1 / STEPS
+        row["ms"] += ms / STEPS
+        row["gbytes"] += launch.get(DRAM, 0.0) / 1e9 / STEPS
+        for key, metric in (("memory", MEMORY), ("multiprocessor", MULTIPROCESSOR)):  # weighted by time
+            row[key] += launch.get(metric, 0.0) * ms / STEPS
+    for row in rows.values():
+        for key in ("memory", "multiprocessor"):
+            row[key] = row[key] / row["ms"] / 100 if row["ms"] else 0.0
+    return sorted(rows.values(), key=lambda row: -row["ms"])
+
+
+def table(rows):
+    total = sum(row["ms"] for row in rows)
+    lines = [f"{total:.2f} ms a step in {sum(row['launches'] for row in rows):.0f} launches",
+             f"{'ms':>8} {'part':>6} {'launches':>8} {'GB':>7} {'memory':>7} {'SMs':>5}  kernel"]
+    lines += [f"{row['ms']:8.3f} {row['ms'] / total:6.1%} {row['launches']:8.1f} {row['gbytes']:7.2f} "
+              f"{row['memory']:7.0%} {row['multiprocessor']:5.0%}  {row['kernel']}" for row in rows]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True, help="train_gpt, built with CUDA")
+    parser.add_argument("--out", required=True, help="JSON")
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--within", type=float, default=120, metavar="SECONDS")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = summed(launches(profiled(options.program, options.dtype, folder, options.within)))
+    if not rows:
+        raise SystemExit("ncu reported no kernel; expected those of two steps")
+    with open(options.out, "w", encoding="utf-8") as out:
+        json.dump({"kernels": rows}, out, indent=1)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
