@@ -115,7 +115,7 @@ constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
      Tensor partials;
      gemm_sm90(p, stream, Tile90::automatic, [&](std::int64_t floats) {
        partials = workspace({floats}, DType::f32);
-       return partials.data<float>();
+       return static_cast<float*>(partials.device_address());
      });
    }},
       {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},

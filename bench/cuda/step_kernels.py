@@ -4,7 +4,8 @@
   bench/cuda/step_kernels.py --program build-gpu/bin/train_gpt --out step_kernels.json
 
 Nsight Compute runs one kernel at a time, so the sum is more than the step takes where kernels overlap, and less where
-the GPU waits for the host. Its counters say how much of the memory's and of the multiprocessors' limit a kernel reached.
+the GPU waits for the host. It measures only launches after the first step, as each takes it some milliseconds; the
+table has those from the end of one AdamW to the end of the next.
 Read next: bench/cuda/step.py, which times whole steps.
 """
 import argparse
@@ -20,10 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "bench", "cuda"))
 from step import GPT2, Ours  # noqa: E402
 
-STEPS = 2
+STEPS, SKIPPED, MEASURED = 4, 500, 900  # launches; a step has about 360, and evaluation comes before the first
 TIME, DRAM = "gpu__time_duration.sum", "dram__bytes.sum"
-MEMORY, MULTIPROCESSOR = ("dram__throughput.avg.pct_of_peak_sustained_elapsed",
-                          "sm__throughput.avg.pct_of_peak_sustained_elapsed")
 SCALES = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "msecond": 1.0, "s": 1e3, "second": 1e3,
           "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1.0}
 
@@ -31,8 +30,8 @@ SCALES = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "
 def profiled(program, dtype, folder, limit):
     """The table that Nsight Compute writes: a line for each launch and metric."""
     ours, table = Ours(program, GPT2, folder, dtype), os.path.join(folder, "kernels.csv")
-    command = ["ncu", "--csv", "--log-file", table, "--clock-control", "none", "--metrics",
-               ",".join([TIME, DRAM, MEMORY, MULTIPROCESSOR]), *ours.command(STEPS, os.path.join(folder, "run"))]
+    command = ["ncu", "--csv", "--log-file", table, "--clock-control", "none", "--cache-control", "none",
+               "--launch-skip", str(SKIPPED), "--launch-count", str(MEASURED), "--metrics", f"{TIME},{DRAM}", *ours.command(STEPS, os.path.join(folder, "run"))]
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
     if not os.path.exists(table) or ended.returncode != 0:
         raise SystemExit(f"ncu: exit status {ended.returncode}: {ended.stdout.strip()[-1500:]}")
@@ -53,7 +52,7 @@ def short(name):
 
 
 def launches(text):
-    """{launch: {"kernel": name, metric: value in ms, bytes or percent}}."""
+    """{"kernel": name, metric: value in ms or bytes} of each launch, in their order."""
     found = {}
     begin = text.find('"ID"')
     for row in csv.DictReader(text[max(0, begin):].splitlines()):
@@ -65,33 +64,35 @@ def launches(text):
             launch[row["Metric Name"]] = float(value) * SCALES.get(row["Metric Unit"], 1.0)
         except ValueError:
             continue  # n/a
-    return found
+    return [found[number] for number in sorted(found)]
+
+
+def one_step(found):
+    """The launches after one AdamW up to the end of the next."""
+    ends = [i for i, launch in enumerate(found) if "adamw" in launch["kernel"].lower() and
+            (i + 1 == len(found) or "adamw" not in found[i + 1]["kernel"].lower())]
+    if len(ends) < 2:
+        raise SystemExit(f"ncu measured {len(found)} launches with the end of {len(ends)} steps; expected two ends")
+    return found[ends[0] + 1:ends[1] + 1]
 
 
 def summed(found):
-    """A row for each kernel, the dearest first: per step, its launches, milliseconds and gigabytes."""
+    """A row for each kernel, the dearest first: its launches, milliseconds and gigabytes."""
     rows = {}
-    for launch in found.values():
-        row = rows.setdefault(launch["kernel"], {"kernel": launch["kernel"], "launches": 0, "ms": 0.0, "gbytes": 0.0,
-                                                 "memory": 0.0, "multiprocessor": 0.0})
-        ms = launch.get(TIME, 0.0)
-        row["launches"] += 1 / STEPS
-        row["ms"] += ms / STEPS
-        row["gbytes"] += launch.get(DRAM, 0.0) / 1e9 / STEPS
-        for key, metric in (("memory", MEMORY), ("multiprocessor", MULTIPROCESSOR)):  # weighted by time
-            row[key] += launch.get(metric, 0.0) * ms / STEPS
-    for row in rows.values():
-        for key in ("memory", "multiprocessor"):
-            row[key] = row[key] / row["ms"] / 100 if row["ms"] else 0.0
+    for launch in found:
+        row = rows.setdefault(launch["kernel"], {"kernel": launch["kernel"], "launches": 0, "ms": 0.0, "gbytes": 0.0})
+        row["launches"] += 1
+        row["ms"] += launch.get(TIME, 0.0)
+        row["gbytes"] += launch.get(DRAM, 0.0) / 1e9
     return sorted(rows.values(), key=lambda row: -row["ms"])
 
 
 def table(rows):
     total = sum(row["ms"] for row in rows)
     lines = [f"{total:.2f} ms a step in {sum(row['launches'] for row in rows):.0f} launches",
-             f"{'ms':>8} {'part':>6} {'launches':>8} {'GB':>7} {'memory':>7} {'SMs':>5}  kernel"]
-    lines += [f"{row['ms']:8.3f} {row['ms'] / total:6.1%} {row['launches']:8.1f} {row['gbytes']:7.2f} "
-              f"{row['memory']:7.0%} {row['multiprocessor']:5.0%}  {row['kernel']}" for row in rows]
+             f"{'ms':>8} {'part':>6} {'launches':>8} {'GB':>7} {'GB/s':>6}  kernel"]
+    lines += [f"{row['ms']:8.3f} {row['ms'] / total:6.1%} {row['launches']:8} {row['gbytes']:7.2f} "
+              f"{1e3 * row['gbytes'] / max(row['ms'], 1e-9):6.0f}  {row['kernel']}" for row in rows]
     return "\n".join(lines)
 
 
@@ -103,9 +104,7 @@ def main():
     parser.add_argument("--within", type=float, default=120, metavar="SECONDS")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = summed(launches(profiled(options.program, options.dtype, folder, options.within)))
-    if not rows:
-        raise SystemExit("ncu reported no kernel; expected those of two steps")
+        rows = summed(one_step(launches(profiled(options.program, options.dtype, folder, options.within))))
     with open(options.out, "w", encoding="utf-8") as out:
         json.dump({"kernels": rows}, out, indent=1)
     print(table(rows))

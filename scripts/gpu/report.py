@@ -136,9 +136,8 @@ def kernel_lines(rows):
     total = sum(row["ms"] for row in rows)
     lines = ["", "## The kernels of a training step", "",
              f"By Nsight Compute, one at a time: {total:.2f} ms in {sum(row['launches'] for row in rows):.0f} launches.", "",
-             "| kernel | ms | part | launches | GB | of the memory's limit | of the multiprocessors' |",
-             "|---|---|---|---|---|---|---|"]
+             "| kernel | ms | part | launches | GB | GB/s |", "|---|---|---|---|---|---|"]
     for row in rows:
-        lines.append(f"| `{cell(row['kernel'], 110)}` | {row['ms']:.3f} | {row['ms'] / total:.1%} | {row['launches']:.1f} | "
-                     f"{row['gbytes']:.2f} | {row['memory']:.0%} | {row['multiprocessor']:.0%} |")
+        lines.append(f"| `{cell(row['kernel'], 110)}` | {row['ms']:.3f} | {row['ms'] / total:.1%} | {row['launches']} | "
+                     f"{row['gbytes']:.2f} | {1e3 * row['gbytes'] / max(row['ms'], 1e-9):.0f} |")
     return lines

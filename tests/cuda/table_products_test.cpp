@@ -205,6 +205,14 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
   check(DType::f32, {{{9, 13}}, {{13, 7}}, {9, 7}});  // f32 has one product, whatever is selected
 }
 
+TEST_CASE("cuda table: gemm by sm90 divides a long sum among multiprocessors, and finds memory for the parts") {
+  const cuda::ScopedEmulatedDevice device;
+  const Selected selected("sm90");
+  constexpr int k = 64 * 60;
+  CHECK(cuda::sm90::cut(64, 64, k, 1, cuda::usable_multiprocessors(), true, true).divided == 1);
+  check(DType::bf16, {{{k, 64}, true}, {{k, 64}}, {64, 64}, {}, false, true});
+}
+
 TEST_CASE("cuda table: attention and its backward: dtypes, grouped heads, documents, head dims that are padded") {
   const cuda::ScopedEmulatedDevice device;
   for (const DType dtype : DTypes::training) {
