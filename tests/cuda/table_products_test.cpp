@@ -1,6 +1,8 @@
 // Products and attention of the CUDA kernel table against the CPU's: ragged shapes, views, every dtype, and each
 // implementation that has a name.
 #include "cuda/choices.h"
+#include "cuda/device/persistent.h"
+#include "cuda/kernels/gemm_cut.h"
 #include "tests/cuda/table_support.h"
 
 using namespace trireme;
@@ -208,7 +210,7 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
 TEST_CASE("cuda table: gemm by sm90 divides a long sum among multiprocessors, and finds memory for the parts") {
   const cuda::ScopedEmulatedDevice device;
   const Selected selected("sm90");
-  constexpr int k = 64 * 60;
+  constexpr int k = 64 * 22;
   CHECK(cuda::sm90::cut(64, 64, k, 1, cuda::usable_multiprocessors(), true, true).divided == 1);
   check(DType::bf16, {{{k, 64}, true}, {{k, 64}}, {64, 64}, {}, false, true});
 }
