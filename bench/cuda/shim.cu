@@ -119,12 +119,15 @@ int trireme_grouped_gemm(int hopper, int form, int groups, int m, int n, int k, 
   });
 }
 
-/// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32. hopper: as above.
+/// q, k, v, out [batch, tokens, heads, dim] in bf16, dense; lse [batch, heads, tokens] f32. hopper: as above, or the
+/// queries of its tile.
 int trireme_attention_forward(int hopper, int batch, int heads, int dim, int tokens, int causal, float scale, void* q,
                               void* k, void* v, void* out, void* lse, void* stream) {
   return guarded([&] {
     const auto p = dense_attention(batch, heads, dim, tokens, causal, scale, q, k, v, out, lse);
-    if (hopper != 0)
+    if (hopper > 1)
+      attention_forward_sm90_by(hopper, p, static_cast<Stream>(stream));
+    else if (hopper != 0)
       attention_forward_sm90(p, static_cast<Stream>(stream));
     else
       attention_forward_sm80(p, static_cast<Stream>(stream));

@@ -53,10 +53,14 @@ __device__ __forceinline__ std::uint32_t ballot(bool predicate, std::uint32_t ma
 }
 
 // ---- arithmetic ------------------------------------------------------------------------------------------------------
-__device__ __forceinline__ float exp2_fast(float x) {
+__host__ __device__ __forceinline__ float exp2_fast(float x) {
+#ifdef __CUDA_ARCH__
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+#else
+  return exp2f(x);
+#endif
 }
 __device__ __forceinline__ float reciprocal_sqrt(float x) { return rsqrtf(x); }
 /// 1 / x within 2 ulp, and 0 above 2^126. A division has more instructions, and a branch for subnormal numbers.

@@ -47,9 +47,14 @@ template <class T>
 void attention_forward_sm80(const AttentionForward<T>& attention, Stream stream = nullptr);
 
 /// With TMA and wgmma; only on compute capability 9.0. Needs a scale above 0, and pitches that hold all heads. It skips
-/// tiles of 128 keys, for blocks of 128 queries (head_dim above 64) or 192.
+/// tiles of 128 keys, for tiles of 128 queries (head_dim above 64) or 192.
 template <class T>
 void attention_forward_sm90(const AttentionForward<T>& attention, Stream stream = nullptr);
+
+/// The same with tiles of 128 or 192 queries. attention_forward_sm90 takes what costs less for these lengths. Above a
+/// head_dim of 64 there are only tiles of 128.
+template <class T>
+void attention_forward_sm90_by(int tile_queries, const AttentionForward<T>& attention, Stream stream = nullptr);
 
 /// dq, dk and dv are overwritten; pitches and addresses as above. k and v may be only part of the keys that out and lse
 /// cover: the result is then that part's contribution, because ds needs no other keys.

@@ -1,8 +1,8 @@
 // Attention forward for Hopper: TMA fills a ring with keys and values, wgmma multiplies from it; formulas and bytes:
 // cuda/kernels/attention.h.
 //
-// A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128, three at 64. A
-// consumer has scores [64, 128] and output [64, D] in registers. Three things keep the tensor cores busy:
+// A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128; at 64 three, or
+// two where three would see many keys that a mask hides. A consumer has scores [64, 128] and output [64, D] in registers. Three things keep the tensor cores busy:
 //   - the scores of the next keys are issued before the products with the values of these, so that the softmax of the
 //     next runs under them;
 //   - consumers take turns to issue (named barriers), so that they do not all come to their softmax at once
@@ -336,21 +336,43 @@ void start(const AttentionForward<T>& p, Stream stream) {
   launch({kName, {blocks, 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream}, &forward_kernel<T, S>, parameters);
 }
 
+/// Scores that a head computes with tiles of `tile` queries and 128 keys, among them those that are masked.
+template <class T>
+double scores_with(int tile, const AttentionForward<T>& p) {
+  double scores = 0;
+  for (int first = 0; first < p.queries; first += tile) {
+    const int seen = first + tile + p.keys - p.queries, end = p.causal && seen < p.keys ? seen : p.keys;
+    scores += end > 0 ? (end + 127) / 128 * 128.0 * tile : 0;
+  }
+  return scores;
+}
+
 }  // namespace
 
 template <class T>
-void attention_forward_sm90(const AttentionForward<T>& p, Stream stream) {
+void attention_forward_sm90_by(int tile_queries, const AttentionForward<T>& p, Stream stream) {
   require_shape(p, kName);
   require(p.scale > 0, kName, "scale is {}; expected above 0, because the largest score is sought before scaling",
           p.scale);
+  require(tile_queries == 128 || tile_queries == 192, kName, "tiles of {} queries; expected 128 or 192", tile_queries);
   if (p.queries == 0 || p.batch == 0) return;
-  if (p.head_dim <= 64)
-    start<Shape<64, 3, 128>>(p, stream);
-  else
-    start<Shape<128, 2, 128>>(p, stream);
+  if (p.head_dim > 64) return start<Shape<128, 2, 128>>(p, stream);
+  if (tile_queries == 128) return start<Shape<64, 2, 128>>(p, stream);
+  start<Shape<64, 3, 128>>(p, stream);
 }
 
-template void attention_forward_sm90(const AttentionForward<bf16>&, Stream);
-template void attention_forward_sm90(const AttentionForward<f16>&, Stream);
+template <class T>
+void attention_forward_sm90(const AttentionForward<T>& p, Stream stream) {
+  constexpr double kThreeConsumers = 1.1;  // the rate of scores with three consumers over that with two: an estimate
+  const bool two = kThreeConsumers * scores_with(128, p) < scores_with(192, p);
+  attention_forward_sm90_by(two ? 128 : 192, p, stream);
+}
+
+#define INSTANTIATE(T)                                                      \
+  template void attention_forward_sm90(const AttentionForward<T>&, Stream); \
+  template void attention_forward_sm90_by(int, const AttentionForward<T>&, Stream);
+INSTANTIATE(bf16)
+INSTANTIATE(f16)
+#undef INSTANTIATE
 
 }  // namespace trireme::cuda

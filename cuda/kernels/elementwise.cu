@@ -3,6 +3,8 @@
 // Read next: cuda/kernels/copy.cu.
 #include "cuda/kernels/elementwise.h"
 
+#include <algorithm>
+
 #include "cuda/kernels/functions.h"
 #include "cuda/kernels/pieces.h"
 #include "cuda/kernels/widened.h"
@@ -13,6 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr unsigned kMaxBlocksY = 2048;  // more rows are looped over: enough to fill any GPU
+constexpr unsigned kMultiplyBlocks = 528;
 
 template <Unary op, class T>
 __global__ void __launch_bounds__(kThreads) unary_kernel(const T* x, T* y, std::int64_t count) {
@@ -21,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) unary_kernel(const T* x, T* y, std::
   if (mine.count == 0) return;
   auto piece = load_piece<kWidth>(x + mine.first, mine.count);
   TRIREME_UNROLL
-  for (int i = 0; i < kWidth; ++i) piece.values[i] = from_float<T>(value_of<op>(to_float(piece.values[i])));
+  for (int i = 0; i < kWidth; ++i) piece.values[i] = from_float<T>(value_of<op, T>(to_float(piece.values[i])));
   store_piece(y + mine.first, piece, mine.count);
 }
 
@@ -34,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) unary_backward_kernel(const T* x, co
   auto piece = load_piece<kWidth>(dy + mine.first, mine.count);
   TRIREME_UNROLL
   for (int i = 0; i < kWidth; ++i)
-    piece.values[i] = from_float<T>(derivative_of<op>(to_float(at.values[i])) * to_float(piece.values[i]));
+    piece.values[i] = from_float<T>(derivative_of<op, T>(to_float(at.values[i])) * to_float(piece.values[i]));
   store_piece(dx + mine.first, piece, mine.count);
 }
 
@@ -96,16 +99,20 @@ __global__ void __launch_bounds__(kThreads)
   store_piece(y + mine.first, to, mine.count);
 }
 
+/// Mostly the factor is 1. Then only its blocks cost time, so there are few.
 template <class T>
 __global__ void __launch_bounds__(kThreads) multiply_by_kernel(const float* factor, T* x, std::int64_t count) {
   constexpr int kWidth = kPackSize<T>;
-  const MyPiece mine = my_piece<kWidth>(count);
   const float value = *factor;
-  if (mine.count == 0 || value == 1) return;
-  auto piece = load_piece<kWidth>(x + mine.first, mine.count);
-  TRIREME_UNROLL
-  for (int i = 0; i < kWidth; ++i) piece.values[i] = narrowed<T>(value * widened(piece.values[i]));
-  store_piece(x + mine.first, piece, mine.count);
+  if (value == 1) return;
+  const std::int64_t step = std::int64_t{kWidth} * kThreads * gridDim.x;
+  for (std::int64_t at = my_piece<kWidth>(count).first; at < count; at += step) {
+    const int left = count - at < kWidth ? static_cast<int>(count - at) : kWidth;
+    auto piece = load_piece<kWidth>(x + at, left);
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) piece.values[i] = narrowed<T>(value * widened(piece.values[i]));
+    store_piece(x + at, piece, left);
+  }
 }
 
 /// Blocks [pieces of a row, rows]; blocks loop over rows beyond kMaxBlocksY.
@@ -120,7 +127,7 @@ __global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* x, T* y, std:
     const auto u = load_piece<kWidth>(gate + width, mine.count);
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i)
-      g.values[i] = from_float<T>(value_of<Unary::silu>(to_float(g.values[i])) * to_float(u.values[i]));
+      g.values[i] = from_float<T>(value_of<Unary::silu, T>(to_float(g.values[i])) * to_float(u.values[i]));
     store_piece(y + row * width + mine.first, g, mine.count);
   }
 }
@@ -139,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i) {
       const float g = to_float(gate.values[i]), u = to_float(up.values[i]), d = to_float(out.values[i]);
-      const float s = value_of<Unary::sigmoid>(g);
+      const float s = value_of<Unary::sigmoid, T>(g);
       gate.values[i] = from_float<T>(d * u * s * (1.0F + g * (1.0F - s)));
       up.values[i] = from_float<T>(d * g * s);
     }
@@ -197,7 +204,10 @@ void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t 
 
 template <class T>
 void multiply_by(const float* factor, T* x, std::int64_t count, Stream stream) {
-  if (count > 0) launch(config("multiply_by", count, kPackSize<T>, stream), multiply_by_kernel<T>, factor, x, count);
+  if (count == 0) return;
+  LaunchConfig c = config("multiply_by", count, kPackSize<T>, stream);
+  c.grid.x = std::min(c.grid.x, kMultiplyBlocks);
+  launch(c, multiply_by_kernel<T>, factor, x, count);
 }
 
 template <class T>

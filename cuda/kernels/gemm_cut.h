@@ -96,15 +96,14 @@ inline Cut cut_with(const TileCost& cost, std::int64_t m, std::int64_t n, std::i
   return cut;
 }
 
-/// The cut that takes the fewest cycles, with tiles of any size or of size `tile`. `simple`: what is_simple() in
-/// gemm_store.h says of the product. Only simple products can use tiles of 256 x 192; for others, 128 x 256 takes their
-/// place.
+/// The cut that takes the fewest cycles, with tiles of any size or of size `tile`. `wide`: the product's epilogue is one
+/// that tiles of 256 x 192 have (epilogues_of in gemm_store.h); otherwise 128 x 256 takes their place.
 inline Cut cut(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int usable, bool may_divide,
-               bool simple, Tile90 tile = Tile90::automatic) {
-  if (tile == Tile90::m256n192 && !simple) tile = Tile90::m128n256;
+               bool wide, Tile90 tile = Tile90::automatic) {
+  if (tile == Tile90::m256n192 && !wide) tile = Tile90::m128n256;
   Cut best;
   for (const TileCost& cost : kTileCosts) {
-    if (cost.tile == Tile90::m256n192 && !simple) continue;
+    if (cost.tile == Tile90::m256n192 && !wide) continue;
     if (tile != Tile90::automatic && tile != cost.tile) continue;
     const Cut other = cut_with(cost, m, n, k, batch, usable, may_divide);
     if (best.blocks == 0 || other.cycles < best.cycles) best = other;

@@ -58,15 +58,24 @@ __device__ __forceinline__ void visit(Finish finish, F f) {
   }
 }
 
-/// activation(x), or x activation'(before).
-template <Finish finish>
+/// Which epilogues a kernel has. Tiles of 256 x 192 leave few registers, so their epilogues are unrolled, and each kernel
+/// has one of them: see epilogues_of in gemm_store.h.
+enum class Epilogues : std::uint8_t { all, simple, gelu_tanh, gelu_tanh_derivative };
+
+constexpr Finish finish_of(Epilogues epilogues) {
+  if (epilogues == Epilogues::gelu_tanh) return Finish::gelu_tanh;
+  return epilogues == Epilogues::gelu_tanh_derivative ? Finish::gelu_tanh_derivative : Finish::none;
+}
+
+/// activation(x), or x activation'(before), for a value that is rounded to T.
+template <Finish finish, class T>
 __device__ __forceinline__ float finished(float x, float before) {
-  if constexpr (finish == Finish::gelu_tanh) return value_of<Unary::gelu_tanh>(x);
-  if constexpr (finish == Finish::gelu) return value_of<Unary::gelu>(x);
-  if constexpr (finish == Finish::silu) return value_of<Unary::silu>(x);
-  if constexpr (finish == Finish::gelu_tanh_derivative) return x * derivative_of<Unary::gelu_tanh>(before);
-  if constexpr (finish == Finish::gelu_derivative) return x * derivative_of<Unary::gelu>(before);
-  if constexpr (finish == Finish::silu_derivative) return x * derivative_of<Unary::silu>(before);
+  if constexpr (finish == Finish::gelu_tanh) return value_of<Unary::gelu_tanh, T>(x);
+  if constexpr (finish == Finish::gelu) return value_of<Unary::gelu, T>(x);
+  if constexpr (finish == Finish::silu) return value_of<Unary::silu, T>(x);
+  if constexpr (finish == Finish::gelu_tanh_derivative) return x * derivative_of<Unary::gelu_tanh, T>(before);
+  if constexpr (finish == Finish::gelu_derivative) return x * derivative_of<Unary::gelu, T>(before);
+  if constexpr (finish == Finish::silu_derivative) return x * derivative_of<Unary::silu, T>(before);
   return x;
 }
 

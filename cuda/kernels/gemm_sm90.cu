@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(sm90::kGroup, 2) join_kernel(const __grid_cons
   const TilePlace<S> at(p.product, cut.whole + tile);
   const Place<T> place = at.place(p.product);
   const Finisher<true, T, Out> finisher(p.product, reinterpret_cast<std::byte*>(slabs) + warp * kSlabBytes);
-  store_windows<sm90::WarpWindows<S>, S::kSimple>(
+  store_windows<sm90::WarpWindows<S>, S::kEpilogues>(
       finisher, sm90::first_window<S>(p.product, place, at.m, at.n, 4 * group + warp), place.bias, sums);
 }
 
@@ -160,12 +160,28 @@ void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, const Workspace& 
                                     parameters.b_batched ? p.batch : 1, p.b_stride, 64, 64});
   const LaunchConfig config = {
       kName, {static_cast<unsigned>(cut.blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
-  if (p.form == Form::nn) launch(config, &gemm_kernel<T, Out, S, Form::nn>, parameters);
-  if (p.form == Form::nt) launch(config, &gemm_kernel<T, Out, S, Form::nt>, parameters);
-  if (p.form == Form::tn) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);
+  // Activations have one form each (epilogues_of): kernels for the others are not made.
+  if constexpr (S::kEpilogues != Epilogues::gelu_tanh)
+    if (p.form == Form::nn) launch(config, &gemm_kernel<T, Out, S, Form::nn>, parameters);
+  if constexpr (S::kEpilogues != Epilogues::gelu_tanh_derivative)
+    if (p.form == Form::nt) launch(config, &gemm_kernel<T, Out, S, Form::nt>, parameters);
+  if constexpr (S::kEpilogues == Epilogues::all || S::kEpilogues == Epilogues::simple)
+    if (p.form == Form::tn) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);
   if (cut.divided == 0) return;
   const auto blocks = static_cast<unsigned>(cut.divided * S::kConsumers);
   launch({kName, {blocks, 1, 1}, {sm90::kGroup, 1, 1}, 0, stream}, &join_kernel<T, Out, S>, parameters);
+}
+
+template <class T, class Out>
+void launch_wide(const Gemm<T, Out>& p, Epilogues epilogues, const sm90::Cut& cut, const Workspace& workspace,
+                 Stream stream) {
+  if constexpr (std::is_same_v<T, Out>) {
+    if (epilogues == Epilogues::gelu_tanh)
+      return launch_shape<sm90::Wide<Epilogues::gelu_tanh>>(p, cut, workspace, stream);
+    if (epilogues == Epilogues::gelu_tanh_derivative)
+      return launch_shape<sm90::Wide<Epilogues::gelu_tanh_derivative>>(p, cut, workspace, stream);
+  }
+  launch_shape<sm90::Wide<Epilogues::simple>>(p, cut, workspace, stream);
 }
 
 }  // namespace
@@ -175,9 +191,10 @@ void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, const Workspac
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   check_epilogue(kName, p);
   if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
-  const sm90::Cut cut =
-      sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), workspace != nullptr, is_simple(p), tile);
-  if (cut.tile == Tile90::m256n192) return launch_shape<sm90::Wide>(p, cut, workspace, stream);
+  const Epilogues epilogues = epilogues_of(p);
+  const sm90::Cut cut = sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), workspace != nullptr,
+                                  epilogues != Epilogues::all, tile);
+  if (cut.tile == Tile90::m256n192) return launch_wide(p, epilogues, cut, workspace, stream);
   if (cut.tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, cut, workspace, stream);
   if (cut.tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, cut, workspace, stream);
   launch_shape<sm90::Small>(p, cut, workspace, stream);

@@ -14,14 +14,22 @@
 
 namespace trireme::cuda {
 
-/// True if the epilogue has no activation or pre_activation, and reads at most one tensor of 16 bits, and if all tensors
-/// consist of whole pieces of 16 bytes.
+/// The smallest set of epilogues that has the product's. All but `all` read at most one tensor of 16 bits, and need
+/// tensors of whole pieces of 16 bytes. With an activation there is nothing else to add: no residual, and no c. The
+/// derivative is of a product in form nn, a gradient of inputs; the activation of one in form nt, a linear layer.
 template <class T, class Out>
-__host__ __device__ __forceinline__ bool is_simple(const Gemm<T, Out>& p) {
+__host__ __device__ __forceinline__ Epilogues epilogues_of(const Gemm<T, Out>& p) {
   const Epilogue<T>& e = p.epilogue;
+  if (p.n % 8 != 0 || !rows_allow_vectors(p)) return Epilogues::all;
+  const bool adds = e.residual != nullptr || e.accumulate;
+  if (std::is_same_v<T, Out> && e.activation == Activation::gelu_tanh && !adds) {
+    if (e.derivative && p.form == Form::nn) return Epilogues::gelu_tanh_derivative;
+    if (!e.derivative && p.form == Form::nt) return Epilogues::gelu_tanh;
+  }
   const bool reads_c = std::is_same_v<T, Out> && e.accumulate;
-  return p.n % 8 == 0 && rows_allow_vectors(p) && e.activation == Activation::none && e.pre_activation == nullptr &&
-         (e.residual == nullptr || !reads_c);
+  const bool simple =
+      e.activation == Activation::none && e.pre_activation == nullptr && (e.residual == nullptr || !reads_c);
+  return simple ? Epilogues::simple : Epilogues::all;
 }
 
 /// A warp that finishes and stores the windows of its tiles. Stmatrix: on Hopper.
@@ -35,7 +43,11 @@ struct Finisher {
   const T* ahead;  ///< what is read a window ahead: the only tensor of 16 bits that the epilogue reads, or null
 
   __device__ Finisher(const Gemm<T, Out>& product, std::byte* memory)
-      : p(product), slab(memory), vectors(rows_allow_vectors(product)), simple(is_simple(product)), ahead(nullptr) {
+      : p(product),
+        slab(memory),
+        vectors(rows_allow_vectors(product)),
+        simple(epilogues_of(product) == Epilogues::simple),
+        ahead(nullptr) {
     const Epilogue<T>& e = p.epilogue;
     const T* const before = e.derivative ? e.pre_activation : nullptr;
     const T* old = nullptr;
@@ -65,12 +77,46 @@ struct Finisher {
       for (int i = 0; i < 8; ++i) x[c / 2 + i] += half(pairs, i);
     }
   }
+  /// x times the derivative of the activation at what was brought for window `number`.
+  template <Finish finish>
+  __device__ __forceinline__ void multiply_by_derivative(int number, float* x) const {
+    TRIREME_UNROLL
+    for (int c = 0; c < kWindowColumns; c += 16) {
+      std::uint32_t pairs[4];
+      SharedTile<T, 16, kWindowColumns>{read_slab(number)}.load(pairs, 0, c);
+      TRIREME_UNROLL
+      for (int i = 0; i < 8; ++i) x[c / 2 + i] = finished<finish, Out>(x[c / 2 + i], half(pairs, i));
+    }
+  }
   /// Writes a window to the slab.
   __device__ __forceinline__ void put_pairs(const std::uint32_t (&pairs)[kWindowSums / 2]) const {
     sync_warp();  // the last window has been stored
     TRIREME_UNROLL
     for (int c = 0; c < kWindowColumns; c += 16)
       SharedTile<T, 16, kWindowColumns>{write_slab()}.template store<kStmatrix>(pairs + c / 4, 0, c);
+    sync_warp();
+  }
+  /// Writes x to a slab of its own, and its activation to the other: of the rounded values where these are kept.
+  template <Finish finish>
+  __device__ __forceinline__ void put_activated(float* x) const {
+    const bool keeps = p.epilogue.pre_activation != nullptr;
+    sync_warp();  // the last window has been stored
+    TRIREME_UNROLL
+    for (int c = 0; c < kWindowColumns; c += 16) {
+      std::uint32_t pairs[4];
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i) pairs[i] = pack_pair<T>(x[c / 2 + 2 * i], x[c / 2 + 2 * i + 1]);
+      SharedTile<T, 16, kWindowColumns>{read_slab(0)}.template store<kStmatrix>(pairs, 0, c);
+      if (keeps) {
+        TRIREME_UNROLL
+        for (int i = 0; i < 8; ++i) x[c / 2 + i] = half(pairs, i);
+      }
+      TRIREME_UNROLL
+      for (int i = 0; i < 8; ++i) x[c / 2 + i] = finished<finish, Out>(x[c / 2 + i], 0);
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i) pairs[i] = pack_pair<T>(x[c / 2 + 2 * i], x[c / 2 + 2 * i + 1]);
+      SharedTile<T, 16, kWindowColumns>{write_slab()}.template store<kStmatrix>(pairs, 0, c);
+    }
     sync_warp();
   }
   __device__ __forceinline__ void put(const float* x) const {
@@ -126,7 +172,7 @@ struct Finisher {
     }
     visit(finish_of(e.activation, e.derivative), [&](auto finish) {
       TRIREME_UNROLL
-      for (int i = 0; i < kWindowSums; ++i) x[i] = finished<finish.value>(x[i], half(before, i));
+      for (int i = 0; i < kWindowSums; ++i) x[i] = finished<finish.value, Out>(x[i], half(before, i));
     });
   }
 
@@ -193,10 +239,12 @@ struct Windows {
   }
 };
 
-/// Finishes and stores all windows of a warp, with a simple epilogue. The code is unrolled: sums are finished in their
-/// registers, and addresses differ by constants. Windows of the same columns follow each other, for the bias.
-template <class W, class F, class T, int Sums>
-__device__ __forceinline__ void store_simple(const F& finisher, const Window& w, const T* bias, float (&sums)[Sums]) {
+/// Finishes and stores all windows of a warp, with a simple epilogue or one activation. The code is unrolled: sums are
+/// finished in their registers, and addresses differ by constants. Windows of the same columns follow each other, for
+/// the bias.
+template <class W, Finish finish, class F, class T, int Sums>
+__device__ __forceinline__ void store_unrolled(const F& finisher, const Window& w, const T* bias, float (&sums)[Sums]) {
+  constexpr bool kActivates = finish == Finish::gelu_tanh;
   const auto& p = finisher.p;
   using Out = std::remove_cvref_t<decltype(*p.c)>;
   using Read = RowLanes<T>;
@@ -216,7 +264,7 @@ __device__ __forceinline__ void store_simple(const F& finisher, const Window& w,
     }
     cp_async_commit();
   };
-  const bool reads = finisher.ahead != nullptr;
+  const bool reads = !kActivates && finisher.ahead != nullptr;
   if (reads) request(0);
   std::uint32_t added[kWindowColumns / 8];
   TRIREME_UNROLL
@@ -230,21 +278,31 @@ __device__ __forceinline__ void store_simple(const F& finisher, const Window& w,
       request(number + 1);
       cp_async_wait<1>();
       sync_warp();
-      finisher.add_read(number, x);
+      if constexpr (finish == Finish::none)
+        finisher.add_read(number, x);
+      else
+        finisher.template multiply_by_derivative<finish>(number, x);
     }
-    finisher.put(x);
+    const std::int64_t at = write.at + row * p.c_pitch + column;
+    if constexpr (kActivates) {
+      finisher.template put_activated<finish>(x);
+      if (column < read.columns && p.epilogue.pre_activation != nullptr)
+        take_pieces(read, p.epilogue.pre_activation + at, read.rows - row, p.c_pitch, false);
+    } else {
+      finisher.put(x);
+    }
     if (column < write.columns)
-      take_pieces(write, p.c + write.at + row * p.c_pitch + column, write.rows - row, p.c_pitch,
-                  !F::kRounds && p.epilogue.accumulate);
+      take_pieces(write, p.c + at, write.rows - row, p.c_pitch, !F::kRounds && p.epilogue.accumulate);
   }
 }
 
-/// Finishes and stores all windows of a warp. `w`: the first; `sums`: those of window after window. Simple: the epilogue
-/// is, which needs fewer registers.
-template <class W, bool Simple, class F, class T, int Sums>
+/// Finishes and stores all windows of a warp. `w`: the first; `sums`: those of window after window.
+template <class W, Epilogues epilogues, class F, class T, int Sums>
 __device__ __forceinline__ void store_windows(const F& finisher, Window w, const T* bias, float (&sums)[Sums]) {
-  if (Simple || finisher.simple) return store_simple<W>(finisher, w, bias, sums);
-  if constexpr (!Simple) {
+  if constexpr (epilogues != Epilogues::all) {
+    store_unrolled<W, finish_of(epilogues)>(finisher, w, bias, sums);
+  } else {
+    if (finisher.simple) return store_unrolled<W, Finish::none>(finisher, w, bias, sums);
     const auto& p = finisher.p;
     if (finisher.ahead != nullptr) finisher.request(w, 0);
     TRIREME_NO_UNROLL  // one copy of the code that finishes a window

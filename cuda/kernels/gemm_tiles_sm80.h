@@ -121,8 +121,8 @@ __device__ __forceinline__ void store_tile(const Gemm<T, Out>& p, const Place<T>
                                            int n, float (&sums)[S::kSums]) {
   using W = Windows<S::kSums / kWindowSums, S::kWarpN / kWindowColumns, 16>;
   std::byte* const slab = memory + static_cast<int>(threadIdx.x / 32) * kSlabBytes;
-  store_windows<W, false>(Finisher<false, T, Out>(p, slab),
-                          W::first(place, m + S::warp_m(), n + S::warp_n(), p.n, p.c_pitch), place.bias, sums);
+  store_windows<W, Epilogues::all>(Finisher<false, T, Out>(p, slab),
+                                   W::first(place, m + S::warp_m(), n + S::warp_n(), p.n, p.c_pitch), place.bias, sums);
 }
 
 /// True if cp.async can read an operand: it needs multiples of 16 bytes.

@@ -27,12 +27,12 @@ inline constexpr int kStep = 64;                    // K of a stage: a swizzled 
 inline constexpr int kChunkBytes = 64 * kStep * 2;  // 64 rows of 128 bytes: the unit of operands in a stage
 
 /// A block's tile is [64 Parts Consumers, N]: a consumer has `Parts` products of wgmma, 64 rows each, for 16 of K. N is a
-/// multiple of 64 that wgmma offers. Simple: epilogues are (is_simple).
-template <int Consumers, int Parts, int N, int Stages_, bool Simple = false>
+/// multiple of 64 that wgmma offers.
+template <int Consumers, int Parts, int N, int Stages_, Epilogues Finishes = Epilogues::all>
 struct Shape {
   static constexpr int kConsumers = Consumers, kParts = Parts, kM = 64 * Parts * Consumers, kN = N, kStages = Stages_;
   static constexpr int kSums = Parts * N / 2;  // of a thread
-  static constexpr bool kSimple = Simple;
+  static constexpr Epilogues kEpilogues = Finishes;
   static constexpr int kThreads = kGroup * (Consumers + 1);
   static constexpr int kBytesA = kM / 64 * kChunkBytes, kBytesB = N / 64 * kChunkBytes;
   static constexpr int kStageBytes = kBytesA + kBytesB;
@@ -195,7 +195,7 @@ __device__ __forceinline__ void consume(const P& p, std::byte* memory) {
     if (float* const partial = tiles.partial(p); partial != nullptr)
       store_partial<S>(partial, static_cast<int>(threadIdx.x) - kGroup, sums);
     else
-      store_windows<WarpWindows<S>, S::kSimple>(
+      store_windows<WarpWindows<S>, S::kEpilogues>(
           finisher, first_window<S>(p.product, tiles.place(p), tiles.m, tiles.n, warp), tiles.place(p).bias, sums);
   }
 }
@@ -224,7 +224,8 @@ __device__ __forceinline__ void run(const P& p, std::byte* memory) {
   }
 }
 
-using Wide = Shape<2, 2, 192, 3, true>;
+template <Epilogues Finishes>
+using Wide = Shape<2, 2, 192, 3, Finishes>;
 using Large = Shape<2, 1, 256, 4>;
 using Medium = Shape<2, 1, 128, 4>;
 using Small = Shape<1, 1, 64, 4>;

@@ -121,9 +121,20 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int c = static_cast<int>(blockIdx.x) * 32 + lane, end = (warp + 1) * blocks / kWarps;
   float gamma = 0, beta = 0;
-  for (int b = warp * blocks / kWarps; b < end && c < width; ++b) {
-    gamma += partials[std::int64_t{b} * width + c];
-    beta += partials[std::int64_t{blocks + b} * width + c];
+  constexpr int kTogether = 8;  // loads on their way before the first is added
+  for (int first = warp * blocks / kWarps; first < end && c < width; first += kTogether) {
+    float gammas[kTogether] = {}, betas[kTogether] = {};
+    TRIREME_UNROLL
+    for (int i = 0; i < kTogether; ++i) {
+      if (first + i >= end) continue;
+      gammas[i] = partials[std::int64_t{first + i} * width + c];
+      betas[i] = partials[std::int64_t{blocks + first + i} * width + c];
+    }
+    TRIREME_UNROLL
+    for (int i = 0; i < kTogether; ++i) {
+      gamma += gammas[i];
+      beta += betas[i];
+    }
   }
   sums[threadIdx.x] = gamma;
   sums[kThreads + static_cast<int>(threadIdx.x)] = beta;

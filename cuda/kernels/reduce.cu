@@ -1,9 +1,11 @@
-// Kernels of reductions; bytes: cuda/kernels/reduce.h. Either a thread takes an output and loops over its elements, so
-// that neighbours read neighbours (by columns); or a block takes an output, and its threads share the elements. If
-// there are few outputs the elements are split into parts, so that all multiprocessors have work, and a second launch
-// joins the parts in order.
+// Kernels of reductions; bytes: cuda/kernels/reduce.h. A matrix that is reduced to its columns, such as the gradient of a
+// bias, is read in pieces of 16 bytes, several rows at a time. Otherwise either a thread takes an output and loops over
+// its elements, so that neighbours read neighbours (by columns); or a block takes an output, and its threads share the
+// elements. If there are few outputs the elements are split into parts, so that all multiprocessors have work, and a
+// second launch joins the parts: they are a matrix, too.
 #include "cuda/kernels/reduce.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cuda/kernels/pieces.h"
@@ -17,6 +19,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kPartElements = 256;  // of an output, at least, so that the workspace stays small
 constexpr std::int64_t kMaxParts = 1024, kMaxThreads = 264 * 1024;  // more parts would not add parallelism
+constexpr std::int64_t kPartRows = 64, kMatrixBlocks = 528;  // of a matrix: four blocks per multiprocessor of an H100
 
 template <Reduction op, class A>
 __device__ __forceinline__ A join(A a, A b) {
@@ -51,6 +54,51 @@ __device__ __forceinline__ Range part_of(std::int64_t depth, std::int64_t parts,
   return {begin < depth ? begin : depth, begin + each < depth ? begin + each : depth};
 }
 
+constexpr int kLaneColumns = 8, kMatrixColumns = 32 * kLaneColumns;  // of a lane and of a block
+constexpr int kWarps = kThreads / 32;
+constexpr int kRowsTogether = 4;  // that a warp requests before it uses the first
+
+/// x [rows, columns], reduced to its columns. Blocks [columns / kMatrixColumns, parts]; y [parts, columns]. Warps take
+/// rows in turns, and then their results are joined in order.
+template <Reduction op, class T, class Y>
+__global__ void __launch_bounds__(kThreads)
+    matrix_kernel(const T* x, Y* y, std::int64_t rows, std::int64_t columns, std::int64_t pitch, std::int64_t parts) {
+  using A = accumulate_t<T>;
+  constexpr int kWidth = kPackSize<T>, kPieces = kLaneColumns / kWidth;
+  TRIREME_SHARED(A, scratch, kWarps * kMatrixColumns);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const std::int64_t column = std::int64_t{blockIdx.x} * kMatrixColumns + lane * kLaneColumns, rest = columns - column;
+  const int left = rest < kLaneColumns ? static_cast<int>(rest) : kLaneColumns;
+  const Range range = part_of(rows, parts, blockIdx.y);
+  A result[kLaneColumns];
+  for (A& value : result) value = neutral<op, A>();
+  for (std::int64_t row = range.begin + warp; row < range.end; row += kWarps * kRowsTogether) {
+    Pack<T, kWidth> pieces[kRowsTogether][kPieces];
+    TRIREME_UNROLL
+    for (int r = 0; r < kRowsTogether; ++r) {
+      const std::int64_t at = row + r * kWarps;
+      TRIREME_UNROLL
+      for (int p = 0; p < kPieces; ++p)
+        pieces[r][p] = load_piece<kWidth>(x + at * pitch + column + p * kWidth, at < range.end ? left - p * kWidth : 0);
+    }
+    TRIREME_UNROLL
+    for (int r = 0; r < kRowsTogether; ++r) {
+      if (row + r * kWarps >= range.end) break;
+      TRIREME_UNROLL
+      for (int i = 0; i < kLaneColumns; ++i)
+        result[i] = join<op>(result[i], widened(pieces[r][i / kWidth].values[i % kWidth]));
+    }
+  }
+  for (int i = 0; i < kLaneColumns; ++i) scratch[warp * kMatrixColumns + lane * kLaneColumns + i] = result[i];
+  sync_threads();
+  static_assert(kThreads == kMatrixColumns);  // each thread joins one column
+  const std::int64_t mine = std::int64_t{blockIdx.x} * kMatrixColumns + thread;
+  if (mine >= columns) return;
+  A total = scratch[thread];
+  for (int w = 1; w < kWarps; ++w) total = join<op>(total, scratch[w * kMatrixColumns + thread]);
+  y[blockIdx.y * columns + mine] = narrowed<Y>(total);
+}
+
 /// Blocks [outputs / kThreads, parts]; y [parts, outputs].
 template <Reduction op, class T, class Y>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, Y* y, const __grid_constant__ ReducePlan plan) {
@@ -79,19 +127,18 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const T* x, Y* y, const 
   if (threadIdx.x == 0) y[blockIdx.y * plan.kept.count + blockIdx.x] = narrowed<Y>(result);
 }
 
-/// A thread per output joins its parts in order.
-template <Reduction op, class A, class Y>
-__global__ void __launch_bounds__(kThreads)
-    parts_kernel(const A* partials, Y* y, std::int64_t outputs, std::int64_t parts) {
-  const MyPiece mine = my_piece<1>(outputs);
-  if (mine.count == 0) return;
-  A result = partials[mine.first];
-  for (std::int64_t part = 1; part < parts; ++part) result = join<op>(result, partials[part * outputs + mine.first]);
-  y[mine.first] = narrowed<Y>(result);
+template <Reduction op, class T, class Y>
+void launch_matrix(const T* x, Y* y, std::int64_t rows, std::int64_t columns, std::int64_t pitch, std::int64_t parts,
+                   Stream stream) {
+  const Dim3 grid = {grid_of_pieces(columns, kThreads, 1).x, static_cast<unsigned>(parts), 1};
+  launch({"reduce", grid, {kThreads, 1, 1}, 0, stream}, matrix_kernel<op, T, Y>, x, y, rows, columns, pitch, parts);
 }
 
 template <Reduction op, class T, class Y>
 void launch_parts(const T* x, Y* y, const ReducePlan& plan, Stream stream) {
+  if (plan.by_matrix)
+    return launch_matrix<op>(x, y, plan.reduced.count, plan.kept.count, plan.reduced.inner_stride(0), plan.parts,
+                             stream);
   LaunchConfig c = {"reduce", {}, {kThreads, 1, 1}, 0, stream};
   c.grid.x = plan.by_columns ? grid_of_pieces(plan.kept.count, kThreads, 1).x : static_cast<unsigned>(plan.kept.count);
   c.grid.y = static_cast<unsigned>(plan.parts);
@@ -102,8 +149,7 @@ template <Reduction op, class T, class Y>
 void reduce_by(const T* x, Y* y, const ReducePlan& plan, accumulate_t<T>* partials, Stream stream) {
   if (plan.parts == 1) return launch_parts<op>(x, y, plan, stream);
   launch_parts<op>(x, partials, plan, stream);
-  launch({"reduce", grid_of_pieces(plan.kept.count, kThreads, 1), {kThreads, 1, 1}, 0, stream},
-         parts_kernel<op, accumulate_t<T>, Y>, partials, y, plan.kept.count, plan.parts);
+  launch_matrix<op>(partials, y, plan.parts, plan.kept.count, plan.kept.count, 1, stream);
 }
 
 using SquaresList = TensorList<SquaresOf, kSquaresMostTensors, kSquaresTile>;
@@ -165,6 +211,13 @@ ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y) {
     if (y[dim] == x[dim]) reduced[dim] = 1;
   ReducePlan plan = {strided<1>(y, {x_strides}), strided<1>(reduced, {x_strides}), 1, false};
   plan.by_columns = plan.kept.inner_stride(0) == 1 && plan.kept.inner() > 1;
+  plan.by_matrix =
+      plan.by_columns && plan.kept.dims == 1 && plan.reduced.dims == 1 && plan.kept.count >= kMatrixColumns / 4;
+  if (plan.by_matrix) {
+    const std::int64_t wide = (plan.kept.count + kMatrixColumns - 1) / kMatrixColumns;
+    plan.parts = std::clamp<std::int64_t>(std::min(plan.reduced.count / kPartRows, kMatrixBlocks / wide), 1, kMaxParts);
+    return plan;
+  }
   const std::int64_t threads = plan.by_columns ? plan.kept.count : plan.kept.count * kThreads;
   const std::int64_t smallest = plan.by_columns ? kPartElements : kPartElements * kThreads / 16;
   const std::int64_t wanted = plan.reduced.count / smallest, useful = threads > 0 ? kMaxThreads / threads : 0;

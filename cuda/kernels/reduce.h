@@ -1,7 +1,7 @@
 // Sums and maxima over any dims of any view, and the sum of squares of many tensors. Contracts: reduce and sum_squares
 // of core/kernels.h; f64, float, bf16 and f16; sums in f64 for f64, in f32 for the others (sum_squares always in f64).
-// Bytes: each element of x read once; the results of parts, at most 1/256 of that, written and read once. One FLOP
-// each. The order of sums depends only on shapes: the same bits on every run.
+// Bytes: each element of x read once; the results of parts, at most one f32 for 64 elements, written and read once. One
+// FLOP each. The order of sums depends only on shapes: the same bits on every run.
 #pragma once
 
 #include <span>
@@ -17,6 +17,7 @@ struct ReducePlan {
   Strided<1> kept, reduced;  ///< the dims of x that stay, and those that are reduced
   std::int64_t parts;        ///< each output's elements are split into this many parts, joined in order
   bool by_columns;           ///< neighbouring outputs are neighbours in x: threads take outputs, not elements
+  bool by_matrix = false;    ///< by columns, of a matrix: rows follow each other at one distance
   std::int64_t workspace() const { return parts > 1 ? parts * kept.count : 0; }  ///< accumulators
 };
 ReducePlan reduce_plan(const Shape& x, const Shape& x_strides, const Shape& y);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "cuda/kernels/gemm.h"
+#include "cuda/kernels/gemm_store.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
@@ -328,6 +328,32 @@ TEST_CASE("cuda gemm_sm90: every choice of an epilogue's steps") {
       check_sm90<bf16, bf16>({Form::nt, 150, 328, 72, 0, 0, true, 1, 1.0F, false, without}, Tile90::m128n256);
     }
   });
+}
+
+TEST_CASE("cuda gemm_sm90: GELU and its derivative in tiles of 256 x 192, each in the form that has a kernel") {
+  constexpr unsigned kAdds = kResidual | kAccumulate;
+  const auto wide = [](const Case& c) {
+    CAPTURE(c.n);
+    CAPTURE(c.without);
+    Problem<bf16, bf16> problem(c);
+    const Epilogues expected = c.derivative ? Epilogues::gelu_tanh_derivative : Epilogues::gelu_tanh;
+    CHECK(epilogues_of(problem.product(Activation::gelu_tanh)) == expected);
+    check_sm90<bf16, bf16>(c, Tile90::m256n192, Activation::gelu_tanh);
+    check_sm90<f16, f16>(c, Tile90::m256n192, Activation::gelu_tanh);
+  };
+  for (const std::uint64_t seed : {0, 2})
+    under_schedule(seed, [&] {
+      for (const unsigned without : {kAdds, kAdds | kBias, kAdds | kBefore})
+        wide({Form::nt, 264, 200, 72, 0, 0, true, 1, 0.5F, false, without});
+      wide({Form::nt, 150, 72, 136, 8, 8, true, 1, 1.0F, false, kAdds});
+      wide({Form::nn, 264, 200, 72, 0, 0, true, 1, 0.5F, true, kAdds});
+      wide({Form::nn, 70, 328, 72, 0, 0, true, 1, 1.0F, true, kAdds | kBias});
+    });
+  // Others have no such kernel, and 128 x 256 takes their place.
+  check_sm90<bf16, bf16>({Form::tn, 72, 200, 72, 0, 0, true, 1, 1.0F, false, kAdds}, Tile90::m256n192,
+                         Activation::gelu_tanh);
+  check_sm90<bf16, bf16>({Form::nt, 72, 200, 72, 0, 0, true, 1, 1.0F, true, kAdds}, Tile90::m256n192,
+                         Activation::gelu_tanh);
 }
 
 TEST_CASE("cuda gemm_sm90: same bits on every run, whatever the schedule") {

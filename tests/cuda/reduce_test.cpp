@@ -23,11 +23,11 @@ constexpr double room = 2e-6;
 
 /// The largest error against f64, where each element of x goes to the output at its index.
 template <class T, class Y = T>
-double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, const Shape& out) {
+double worst_reduce(Reduction op, const Shape& shape, const Shape& strides, const Shape& out, std::size_t offset = 1) {
   CAPTURE(fmt::format("{} by {} to {}", shape, strides, out));
   std::int64_t last = 0;
   for (int dim = 0; dim < shape.dims(); ++dim) last += (shape[dim] - 1) * strides[dim];
-  Buffer<T> x(static_cast<std::size_t>(last + 1), 1);
+  Buffer<T> x(static_cast<std::size_t>(last + 1), offset);
   Buffer<Y> y(static_cast<std::size_t>(out.count()));
   x.fill_random(1);
   const ReducePlan plan = reduce_plan(shape, strides, out);
@@ -88,9 +88,11 @@ TEST_CASE_TEMPLATE("cuda reduce: any dims of any view equal f64", T, double, flo
     for (const Reduction op : {Reduction::sum, Reduction::max}) {
       CAPTURE(static_cast<int>(op));
       CHECK(worst_reduce<T>(op, {1}, {1}, {1}) < 1);
-      CHECK(worst_reduce<T>(op, {7, 33}, {33, 1}, {7, 1}) < 1);       // rows
-      CHECK(worst_reduce<T>(op, {33, 270}, {270, 1}, {1, 270}) < 1);  // columns
-      CHECK(worst_reduce<T>(op, {1100, 5}, {5, 1}, {1, 5}) < 1);      // in parts, by columns
+      CHECK(worst_reduce<T>(op, {7, 33}, {33, 1}, {7, 1}) < 1);         // rows
+      CHECK(worst_reduce<T>(op, {33, 270}, {270, 1}, {1, 270}) < 1);    // columns
+      CHECK(worst_reduce<T>(op, {1100, 5}, {5, 1}, {1, 5}) < 1);        // in parts, by columns
+      CHECK(worst_reduce<T>(op, {259, 72}, {80, 1}, {1, 72}, 0) < 1);   // a matrix in parts, aligned
+      CHECK(worst_reduce<T>(op, {5, 261}, {264, 1}, {1, 261}, 0) < 1);  // and in two blocks of columns
       CHECK(worst_reduce<T>(op, {3, 4, 5, 6}, {120, 30, 6, 1}, {3, 1, 5, 1}) < 1);
       CHECK(worst_reduce<T>(op, {6, 5, 4}, {1, 24, 6}, {1, 5, 1}) < 1);  // a transpose
       CHECK(worst_reduce<T>(op, {4, 3}, {3, 1}, {4, 3}) < 1);            // nothing to reduce
@@ -105,6 +107,7 @@ TEST_CASE_TEMPLATE("cuda reduce: 16-bit elements into an f32 result, which is no
       CHECK(worst_reduce<T, float>(op, {7, 33}, {33, 1}, {7, 1}) < 1);       // rows
       CHECK(worst_reduce<T, float>(op, {33, 270}, {270, 1}, {1, 270}) < 1);  // columns
       CHECK(worst_reduce<T, float>(op, {1100, 5}, {5, 1}, {1, 5}) < 1);      // in parts
+      CHECK(worst_reduce<T, float>(op, {259, 72}, {80, 1}, {1, 72}, 0) < 1);
     }
   });
   Buffer<T> x(1100 * 5);

@@ -141,6 +141,11 @@ TEST_CASE("cuda table: multiply_by reads its factor there") {
         CHECK(difference(x2, x) < 1);
       }
   });
+  const Tensor value = Tensor::full({}, 0.3);  // more elements than a thread for each piece would take
+  Tensor x = random({1'100'001}, 1, DType::bf16, uniform(-1, 1)), x2 = there(x);
+  host().multiply_by(value, x);
+  gpu().multiply_by(there(value), x2);
+  CHECK(difference(x2, x) < 1);
 }
 
 TEST_CASE("cuda table: dropout of a shard has the CPU's mask") {

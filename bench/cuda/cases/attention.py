@@ -43,7 +43,8 @@ class Attention:
                           *self.pointers(q, k, v, out, lse), self.stream)
             return who, run, lambda: self.error_of(run, [out], lambda: [(out[-1, last, -1], expected)])
 
-        self.case(case, 8e-3, [side(who, hopper) for who, hopper in self.kernels],
+        tiles = [(f"trireme sm_90a, {n} queries", n) for n in (128, 192) if dim == 64 and len(self.kernels) == 2]
+        self.case(case, 8e-3, [side(who, hopper) for who, hopper in self.kernels + tiles],
                   [(who, library(b)) for who, b in self.backends()], 1,
                   flops=4.0 * batch * heads * tokens * tokens * dim / (2 if causal else 1))
 
