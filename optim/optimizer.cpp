@@ -35,7 +35,7 @@ void Optimizer::step(double lr, const GradientScale& scale) {
 }
 
 void Optimizer::attach(DataParallel& gradients) {
-  gradients.seal(state());
+  gradients.hash_shards(state());
   gradients_ = &gradients;
 }
 

@@ -260,7 +260,7 @@ TEST_CASE("supervisor: why a job is started again, in a few words") {
       {"[cudaSetDevice] busy (cudaErrorDevicesUnavailable), at a.cpp:7", "a GPU failed"},
       {"[cudnnBackendExecute] it failed", "a GPU failed"},
       {"[replicas] wte.weight differs between rank 0 and rank 1", "a bit changed in memory"},
-      {"[seal] wte.weight changed in memory since its last update", "a bit changed in memory"},
+      {"[shard-hash] wte.weight changed in memory since its last update", "a bit changed in memory"},
       {"[threads] a thread could not be started: no memory", "a thread could not start"},
       {"[threads] another rank has failed", "a rank was lost or late"},
       {"[watch] no sign of life for 3.0 s", "a rank was lost or late"},

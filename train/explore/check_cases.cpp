@@ -206,7 +206,7 @@ Verdict check_verify(const Case& c, Lab& lab) {
   // A flip must be reported by a comparison of replicas or by a checksum, not as a lost rank.
   const bool flip = value_of(c.flags, "fault").starts_with("flip");
   const bool named = !flip || run.output.find("[replicas]") != std::string::npos ||
-                     run.output.find("[seal]") != std::string::npos || run.output.find("[verify]") != std::string::npos;
+                     run.output.find("[shard-hash]") != std::string::npos || run.output.find("[verify]") != std::string::npos;
   if (found && named) return Verdict::right();
   return Verdict::wrong("a planted fault was not found: " + ending(run.code, run.last_line()));
 }
