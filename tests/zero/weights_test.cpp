@@ -234,8 +234,6 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
   });
 }
 
-}  // namespace weights_test
-
 TEST_CASE("an optimizer of shards that nothing sums the gradients of refuses to step") {
   run_mesh("dp=2", [](const MeshPtr& mesh) {
     HandMade model = make_model();
@@ -244,3 +242,5 @@ TEST_CASE("an optimizer of shards that nothing sums the gradients of refuses to 
     CHECK_THROWS_WITH_AS(optimizer->step(1.0, 1.0), doctest::Contains("expected attach() before step()"), Error);
   });
 }
+
+}  // namespace weights_test
