@@ -45,14 +45,14 @@ Time time_of(const fs::path& file) {
   return System::now() - std::chrono::duration_cast<System::duration>(age);
 }
 
-std::string what_happened(const Ending& ending, Verdict verdict, const std::string& message) {
-  if (verdict == Verdict::launcher) return "the launcher failed";
+std::string what_happened(const Ending& ending, EndKind kind, const std::string& message) {
+  if (kind == EndKind::launcher_failed) return "the launcher failed";
   if (ending.signal != 0) return "a process was killed";
   if (ending.code != static_cast<int>(ExitCode::retryable)) return "it failed";
   return message.empty() ? "told to leave" : cause_of(message);
 }
 
-fs::path out_of(const Words& command) {
+fs::path out_of(const Command& command) {
   const std::string out = setting(command, "out").value_or("");
   if (out.empty() || out == "auto" || out == "none")
     fail(
@@ -79,7 +79,7 @@ std::int64_t newest_in(const fs::path& out) {
 
 }  // namespace
 
-Supervisor::Supervisor(const Options& options, const Words& command)
+Supervisor::Supervisor(const Options& options, const Command& command)
     : options_(options), command_(command), out_(out_of(command)), budget_(options.limits, newest_in(out_)) {
   if (std::find(command.begin(), command.end(), ":") != command.end())
     fail(ExitCode::usage, "run", "the command starts several programs (':'); expected one; give all ranks one program");
@@ -112,20 +112,20 @@ int Supervisor::run() {
 
 int Supervisor::run_jobs() {
   while (true) {
-    const std::optional<Words> words = next_words();
+    const std::optional<Command> command = command_to_start();
     if (requests_.leaving()) return left_without_job();
     if (world_failures_ > options_.limits.restarts) {
       say("gave up: --world-command has failed {} times in a row; see what it said, or raise --restarts",
           world_failures_);
       return gave_up;
     }
-    if (!words && !options_.world_command.empty()) {  // waiting for ranks is not a restart, and has no limit
+    if (!command && !options_.world_command.empty()) {  // waiting for ranks is not a restart, and has no limit
       if (!pause(pause_after(++waits_, options_.limits))) return left_without_job();
       continue;
     }
     waits_ = 0;
-    if (words) {
-      if (const std::optional<int> code = code_after(run_job(*words))) return *code;
+    if (command) {
+      if (const std::optional<int> code = code_after(run_job(*command))) return *code;
     }
     if (launcher_failed_ && fewer_ranks() > 0) {  // the search for fewer ranks is finite and is not a restart
       say("the launcher failed to start {} ranks: trying fewer", ranks_);
@@ -148,15 +148,14 @@ int Supervisor::run_jobs() {
 }
 
 std::optional<int> Supervisor::code_after(const Ending& ending) {
-  const Verdict verdict = judge(ending, has_launcher(command_));
-  launcher_failed_ = verdict == Verdict::launcher;
-  if (verdict == Verdict::done) return 0;
+  const EndKind kind = classify(ending, has_launcher(command_));
+  launcher_failed_ = kind == EndKind::launcher_failed;
+  if (kind == EndKind::done) return 0;
   // Exit code "locked" means that another run owns the folder, and so the incidents in it.
-  if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
+  if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, kind);
   const bool retryable = ending == Ending{.code = static_cast<int>(ExitCode::retryable)};
-  const std::string how =
-      to_string(ending, retryable ? what_happened(ending, verdict, failure_message_.message()) : "");
-  if (verdict == Verdict::final) {
+  const std::string how = to_string(ending, retryable ? what_happened(ending, kind, failure_message_.message()) : "");
+  if (kind == EndKind::final) {
     say("the job ended with {}: a restart would end the same way, so it is not restarted", how);
     if (save_lost_) say("it was asked to save, and did not");
     return ending.as_exit_code();
@@ -171,7 +170,7 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   return std::nullopt;
 }
 
-Words Supervisor::first_words(std::string& note) const {
+Command Supervisor::first_command_to_start(std::string& note) const {
   const std::string path = resumed_path(command_);
   if (!path.empty() && was_begun_from(out_, path)) {
     note = has_saved()
@@ -181,14 +180,14 @@ Words Supervisor::first_words(std::string& note) const {
     return next_command(command_, has_saved());
   }
   bool added = false;
-  Words words = first_command(command_, added);
+  Command command = first_command(command_, added);
   if (added) note = "the command has no --resume; --resume auto is added";
-  return words;
+  return command;
 }
 
-std::optional<Words> Supervisor::next_words() {
+std::optional<Command> Supervisor::command_to_start() {
   std::string note;
-  Words words = begun_ ? next_command(command_, has_saved()) : first_words(note);
+  Command command = begun_ ? next_command(command_, has_saved()) : first_command_to_start(note);
   if (elastic_) {
     const int before = ranks_, least = static_cast<int>(*options_.least_ranks);
     const std::optional<int> answer = available_ranks();
@@ -205,13 +204,13 @@ std::optional<Words> Supervisor::next_words() {
     if (ranks_ != before)
       say("starting {} of {} ranks: dp={}", ranks_, elastic_->ranks, ranks_ / elastic_->model_ranks);
     if (open_) incidents_.back().ranks = ranks_;
-    words = with_launcher_ranks(std::move(words), ranks_);
+    command = with_launcher_ranks(std::move(command), ranks_);
   }
-  words = with_exported(std::move(words), restarts_variable);
-  if (restarts_ > 0) return words;
+  command = with_exported(std::move(command), restarts_variable);
+  if (restarts_ > 0) return command;
   if (!note.empty()) say("{}", note);
-  say("{}", to_string(words));
-  return words;
+  say("{}", to_string(command));
+  return command;
 }
 
 int Supervisor::fewer_ranks() const {
@@ -241,7 +240,7 @@ std::optional<int> Supervisor::available_ranks() {
   return answer.ranks;
 }
 
-Ending Supervisor::run_job(const Words& words) {
+Ending Supervisor::run_job(const Command& command) {
   ::setenv(restarts_variable, std::to_string(restarts_).c_str(), 1);
   started_ = System::now();
   training_since_.reset();
@@ -249,7 +248,7 @@ Ending Supervisor::run_job(const Words& words) {
   if (open_) incidents_.back().resumed_step = resumed_step_;
   failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
-  Job job(words, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
+  Job job(command, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
   std::optional<Clock::time_point> ended;
   bool told = false;
   while (!job.over()) {
@@ -314,12 +313,12 @@ void Supervisor::watch_training() {
   say("training again; step {} is made, {:.1f} s were lost", step, *incidents_.back().lost);
 }
 
-void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
+void Supervisor::note_incident(const Ending& ending, EndKind kind) {
   const Time now = System::now();
   if (open_) close_incident(now);  // a job that made no step
   incidents_.push_back({.when = now,
                         .restart = restarts_,
-                        .what = what_happened(ending, verdict, failure_message_.message()),
+                        .what = what_happened(ending, kind, failure_message_.message()),
                         .ending = ending,
                         .rank = failure_message_.rank(),
                         .message = failure_message_.message(),

@@ -1,6 +1,6 @@
 // Supervisor: starts a job, and restarts it if it ended for a reason that may not occur again.
 //
-//   start -> the job ends -> wait until all its processes are gone -> remove its shared memory -> judge() the end
+//   start -> the job ends -> wait until all its processes are gone -> remove its shared memory -> classify() its end
 //     done, or a failure that would occur again -> return its exit code
 //     a signal, exit code 75, or a failed launcher -> pause, and restart with --resume auto
 //
@@ -33,7 +33,7 @@ struct Options {
 class Supervisor {
  public:
   /// Throws ExitCode::usage for a command without --out, and for a command that does not fit the options.
-  Supervisor(const Options& options, const Words& command);
+  Supervisor(const Options& options, const Command& command);
 
   /// Returns when the job is done, is given up, fails for good or is told to leave. The exit code is the job's, or
   /// gave_up. Throws ExitCode::usage if --world-command gives no number at the first start.
@@ -45,14 +45,14 @@ class Supervisor {
   int run_jobs();
   /// The command for starts before any job has begun; the folder may then hold an earlier run. `note`: a message for
   /// the user about it.
-  Words first_words(std::string& note) const;
-  std::optional<Words> next_words();
+  Command first_command_to_start(std::string& note) const;
+  std::optional<Command> command_to_start();
   /// How many ranks to try after the launcher could not start `ranks_`. 0: fewer are not allowed, or --world-command
   /// gives the number.
   int fewer_ranks() const;
   /// Nothing if --world-command gave no number.
   std::optional<int> available_ranks();
-  Ending run_job(const Words& words);
+  Ending run_job(const Command& command);
   /// The exit code to return after the job ended with `ending`; nothing if it is to be restarted.
   std::optional<int> code_after(const Ending& ending);
   /// Handles a signal from a user. A request to kill the job is executed at once.
@@ -62,7 +62,7 @@ class Supervisor {
   bool listens() const;
   /// Notices the first new step of this job. It closes an open incident.
   void watch_training();
-  void note_incident(const Ending& ending, Verdict verdict);
+  void note_incident(const Ending& ending, EndKind kind);
   void close_incident(Time until);
   void write_open_incident();
   /// Returns false if a signal asked to leave.
@@ -80,7 +80,7 @@ class Supervisor {
   Time checkpoint_time() const;
 
   Options options_;
-  Words command_;
+  Command command_;
   std::filesystem::path out_;
   std::optional<Elastic> elastic_;
   int ranks_ = 0;  // of the last start, if elastic_
