@@ -201,7 +201,7 @@ class SortTask : public Task {
     return std::make_shared<Strings>(options().run.seed + 1, config_.length, 256);
   }
   std::int64_t targets() const override { return config_.length; }
-  Words words() const override { return {"strings", "digits", "digits/s"}; }
+  UnitNames unit_names() const override { return {"strings", "digits", "digits/s"}; }
   std::vector<LabelledValue> rows() const override {
     return {{"data", fmt::format("strings of {} digits, made as they are needed", config_.length)},
             {"model", fmt::format("encoder and decoder of {} layers each, {} heads, width {}", config_.layers,

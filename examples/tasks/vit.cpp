@@ -162,7 +162,7 @@ class VitTask : public Task {
     return std::make_shared<Drawings>(options().run.seed + 1, 256);
   }
   std::int64_t targets() const override { return 1; }
-  Words words() const override { return {"images", "labels", "images/s"}; }
+  UnitNames unit_names() const override { return {"images", "labels", "images/s"}; }
   std::vector<LabelledValue> rows() const override {
     return {{"data", "images drawn as they are needed: discs, squares, crosses and rings"},
             {"model", fmt::format("vision transformer: {} layers, {} heads, width {}", config_.layers, config_.heads,

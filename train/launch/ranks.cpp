@@ -67,7 +67,7 @@ std::exception_ptr placed(const std::exception_ptr& lost) {
   const bool shared =
       code == ExitCode::usage || code == ExitCode::data || code == ExitCode::io || code == ExitCode::locked;
   if (rank.step < 0) throw PlacedError(error, shared ? "" : rank.where);
-  throw PlacedError(error, fmt::format("{} step {}", rank.where, rank.step), rank.lost);
+  throw PlacedError(error, fmt::format("{} step {}", rank.where, rank.step), rank.unfinished_save);
 }
 
 ProcessGroup::Deadline timeout_of(const TrainOptions& options) { return ProcessGroup::Deadline(options.run.timeout); }
