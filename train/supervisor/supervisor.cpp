@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/io.h"
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/resume_attempts.h"
 #include "train/program/launcher.h"
 #include "train/program/screen.h"
 #include "train/runs/origin.h"
