@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/io.h"
 #include "tests/support/errors.h"
@@ -314,6 +315,52 @@ TEST_CASE("supervisor: incidents as lines and as a table") {
                  "2023-11-14T22:13:20Z  a process was killed      signal 9         2             10           3.2"));
   CHECK(contains(table, "the beginning             -\n"));
   CHECK(contains(table, "3 incidents, 3.2 s lost in those that ended\n"));
+}
+
+TEST_CASE("supervisor: an incident is written when its lost time is known, or at the end") {
+  const TempFolder folder;
+  const auto at = [](int seconds) { return std::chrono::system_clock::from_time_t(1'700'000'000 + seconds); };
+  const auto failed = [&](int seconds) {
+    return Incident{.when = at(seconds),
+                    .what = "it failed",
+                    .ending = {.code = 75},
+                    .rank = {},
+                    .message = "",
+                    .resumed_step = {},
+                    .lost = {}};
+  };
+  const auto lines = [&] {
+    std::vector<nlohmann::json> all;
+    std::istringstream text(is_there(folder / "incidents.jsonl") ? read_file(folder / "incidents.jsonl") : "");
+    for (std::string line; std::getline(text, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  };
+  IncidentLog log(folder.path());
+  log.set_ranks(2);  // no incident is open
+  log.finish();
+  CHECK(lines().empty());
+
+  log.add(failed(10), at(4));
+  log.set_ranks(3);
+  log.set_resumed_step(20);
+  CHECK(log.open());
+  CHECK(lines().empty());
+  CHECK(log.close(at(15)) == 11);
+  CHECK_FALSE(log.open());
+  REQUIRE(lines().size() == 1);
+  CHECK(lines()[0]["seconds_lost"] == 11);
+  CHECK(lines()[0]["ranks"] == 3);
+  CHECK(lines()[0]["resumed_step"] == 20);
+
+  log.add(failed(30), at(25));
+  log.add(failed(40), at(40));  // the job since then made no step
+  REQUIRE(lines().size() == 2);
+  CHECK(lines()[1]["seconds_lost"] == 15);
+  log.finish();
+  log.finish();
+  REQUIRE(lines().size() == 3);
+  CHECK_FALSE(lines()[2].contains("seconds_lost"));
+  CHECK(log.all().size() == 3);
 }
 
 TEST_CASE("supervisor: the last step that was logged") {

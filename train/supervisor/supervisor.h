@@ -7,14 +7,16 @@
 // Signals to the supervisor are sent to the job as SIGUSR2 (save and leave) or SIGUSR1 (save and go on). Launchers
 // forward these at once. After a SIGTERM, they would kill their ranks two seconds later. A job that is still starting
 // may miss signals: train/supervisor/requests.h.
-// Read next: train/supervisor/policy.h (the decisions), train/supervisor/job.h (the processes), docs/operations.md.
+// Read next: train/supervisor/policy.h (the decisions), train/supervisor/job.h (the processes),
+// train/supervisor/run_checkpoints.h (where a job resumes), train/supervisor/incident_log.h, docs/operations.md.
 #pragma once
 
 #include "train/supervisor/command.h"
-#include "train/supervisor/incidents.h"
+#include "train/supervisor/incident_log.h"
 #include "train/supervisor/job.h"
 #include "train/supervisor/policy.h"
 #include "train/supervisor/requests.h"
+#include "train/supervisor/run_checkpoints.h"
 #include "train/supervisor/world.h"
 
 namespace trireme::supervisor {
@@ -63,31 +65,20 @@ class Supervisor {
   /// Notices the first new step of this job. It closes an open incident.
   void watch_training();
   void note_incident(const Ending& ending, EndKind kind);
-  void close_incident(Time until);
-  void write_open_incident();
   /// Returns false if a signal asked to leave.
   bool pause(double seconds);
   static int left_without_job();
-  std::int64_t newest_checkpoint() const;
-  /// True if --out holds a checkpoint of this run. With --resume PATH, a checkpoint in --out that belongs to an
-  /// unrelated run does not count; the job refuses such a folder.
-  bool has_saved() const;
-  /// The step of the checkpoint that a job started now resumes from, if it is not damaged. -1: the beginning, or
-  /// another run's checkpoint whose step is unknown.
-  std::int64_t next_resumed_step() const;
-  /// The start of a job started now, for people: "step 20", "step 20 of PATH", "the beginning".
-  std::string next_start() const;
-  Time checkpoint_time() const;
 
   Options options_;
   Command command_;
   std::filesystem::path out_;
+  RunCheckpoints checkpoints_;
+  IncidentLog incidents_;
   std::optional<Elastic> elastic_;
   int ranks_ = 0;  // of the last start, if elastic_
   SignalQueue signals_;
   Budget budget_;
   std::int64_t restarts_ = 0;
-  bool begun_ = false;               // a job has written its configuration, so the folder belongs to this run
   std::int64_t waits_ = 0;           // pauses in a row because too few ranks were available
   bool world_asked_ = false;         // --world-command has been run
   std::int64_t world_failures_ = 0;  // failures of --world-command in a row
@@ -103,10 +94,6 @@ class Supervisor {
   bool save_lost_ = false;                                     // it ended without the requested save
   std::optional<Time> training_since_;
   FailureMessage failure_message_;
-
-  std::vector<Incident> incidents_;
-  bool open_ = false;  // the last incident is not closed yet
-  Time good_until_{};  // work done until then is not lost in the open incident
 };
 
 }  // namespace trireme::supervisor
