@@ -51,7 +51,7 @@ void ZeroWeights::gather(std::size_t b) {
 }
 
 void ZeroWeights::complete(std::size_t b) {
-  State& state = states_[b];
+  BucketWeights& state = states_[b];
   const ZeroBucket& bucket = buckets_[b];
   state.arrival.wait();
   if (bucket.gathered_on_use) {
@@ -66,7 +66,7 @@ void ZeroWeights::complete(std::size_t b) {
 }
 
 void ZeroWeights::release(std::size_t b) {
-  State& state = states_[b];
+  BucketWeights& state = states_[b];
   if (!buckets_[b].gathered_on_use) return;
   state.arrival = {};  // waits: its collective must run on every rank
   state.pieces = {};

@@ -46,7 +46,7 @@ class ZeroWeights final : public UnitObserver {
   void settle();
 
  private:
-  struct State {
+  struct BucketWeights {
     Tensor piece;   // [piece], this rank's values; not gathered on use: only while being gathered
     Tensor pieces;  // [n, piece], arriving
     Work arrival;
@@ -64,7 +64,7 @@ class ZeroWeights final : public UnitObserver {
   const std::vector<ZeroBucket>& buckets_;
   Units& units_;
   ZeroOptions options_;
-  std::vector<State> states_;
+  std::vector<BucketWeights> states_;
   std::map<const Unit*, std::vector<std::size_t>> of_unit_;
   ShardHashes shard_hashes_;
 };
