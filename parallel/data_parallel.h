@@ -48,7 +48,7 @@ class DataParallel {
   /// Updates all weights: calls `update_shards` one or more times, with each place in exactly one call. After finish().
   virtual void update(const UpdateShards& update_shards) = 0;
   /// Completes weights that are still on their way to this rank. Call before weights or optimizer state are read.
-  virtual void settle() {}
+  virtual void finish_gathers() {}
 
   /// Which of `tensors`, weights and optimizer state, other ranks hold too.
   virtual std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const = 0;

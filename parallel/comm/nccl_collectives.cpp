@@ -50,12 +50,12 @@ void NcclCollectives::run_each_kind(const Tensor& bytes, SumOrder order) {
   exchange(peers);
   gather_all(sent, gathered, 1);
   api_.broadcast(sent, 1, 0, comm_, stream_);
-  settle_("broadcast");
+  wait_until_ready_("broadcast");
   if (order == SumOrder::ranks) return;
   api_.all_reduce(sent, size_, DType::u8, comm_, stream_);
-  settle_("all_reduce");
+  wait_until_ready_("all_reduce");
   api_.reduce_scatter(sent, received, 1, DType::u8, comm_, stream_);
-  settle_("reduce_scatter");
+  wait_until_ready_("reduce_scatter");
 }
 
 void NcclCollectives::sum_by_nccl(const Collective& c, const Signature& s) {
@@ -64,7 +64,7 @@ void NcclCollectives::sum_by_nccl(const Collective& c, const Signature& s) {
   } else {
     api_.reduce_scatter(device_bytes(c.x), device_bytes(c.y), s.count, s.dtype, comm_, stream_);
   }
-  settle_(comm::name(c.kind));
+  wait_until_ready_(comm::name(c.kind));
 }
 
 void NcclCollectives::all_reduce(const Collective& c, const Signature& s, const Tensor& rows) {
@@ -112,7 +112,7 @@ void NcclCollectives::move_parts(const Collective& c, const Signature& s) {
   if (c.kind == Kind::all_gather) return gather_all(x, y, share);
   if (c.kind == Kind::broadcast) {
     api_.broadcast(x, share, c.root, comm_, stream_);
-    return settle_("broadcast");
+    return wait_until_ready_("broadcast");
   }
   const bool is_root = rank_ == c.root;
   std::vector<PeerBuffers> peers(static_cast<std::size_t>(size_));
@@ -160,12 +160,12 @@ void NcclCollectives::exchange(const std::vector<PeerBuffers>& by_rank) {
     if (r != rank_ && peer.in_bytes > 0) api_.receive(peer.in, peer.in_bytes, r, comm_, stream_);
   }
   api_.end_together();
-  settle_("exchange");
+  wait_until_ready_("exchange");
 }
 
 void NcclCollectives::gather_all(const std::byte* x, std::byte* y, std::size_t bytes) {
   api_.all_gather(x, y, bytes, comm_, stream_);
-  settle_("all_gather");
+  wait_until_ready_("all_gather");
 }
 
 }  // namespace trireme::comm

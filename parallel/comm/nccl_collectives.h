@@ -16,10 +16,15 @@ namespace trireme::comm {
 /// their calls; the caller records events around them.
 class NcclCollectives {
  public:
-  /// `settle` waits until NCCL accepts the next call. Its argument is the name of the last one, for messages.
+  /// `wait_until_ready` waits until NCCL accepts the next call. Its argument is the name of the last one, for messages.
   NcclCollectives(const ProcessGroup& group, NcclApi& api, NcclApi::Comm comm, NcclApi::Stream stream,
-                  std::function<void(const std::string&)> settle)
-      : size_(group.size()), rank_(group.rank()), api_(api), comm_(comm), stream_(stream), settle_(std::move(settle)) {}
+                  std::function<void(const std::string&)> wait_until_ready)
+      : size_(group.size()),
+        rank_(group.rank()),
+        api_(api),
+        comm_(comm),
+        stream_(stream),
+        wait_until_ready_(std::move(wait_until_ready)) {}
 
   /// [ranks, count or chunk]: the memory that a sum in rank order needs beside the collective's tensors. Undefined if
   /// it needs none. Kernels launched earlier may still use this memory, so the stream must wait for them.
@@ -52,7 +57,7 @@ class NcclCollectives {
   NcclApi& api_;
   NcclApi::Comm comm_;
   NcclApi::Stream stream_;
-  std::function<void(const std::string&)> settle_;
+  std::function<void(const std::string&)> wait_until_ready_;
 };
 
 }  // namespace trireme::comm

@@ -95,7 +95,7 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   class Pending;
 
   void form();
-  void settle(const std::string& operation);
+  void wait_until_ready(const std::string& operation);
   template <class Test>
   void poll(const std::string& operation, const Test& over);
   void connect();
@@ -168,7 +168,7 @@ void NcclGroup::form() {
   }
   stream_ = api_.make_stream();
   comm_ = api_.join(id, size(), rank(), name(), most_blocks);
-  settle(fmt::format("the communicator of group '{}'", name()));
+  wait_until_ready(fmt::format("the communicator of group '{}'", name()));
   connect();
 }
 
@@ -202,7 +202,7 @@ void NcclGroup::queue(const std::shared_ptr<NcclOperation>& operation, const Sta
 }
 
 // Waits until NCCL accepts the next call, which is once it has queued the last: soon, after the ranks are connected.
-void NcclGroup::settle(const std::string& operation) {
+void NcclGroup::wait_until_ready(const std::string& operation) {
   poll(operation, [this] { return api_.state(comm_).health == NcclApi::Health::ready; });
 }
 
@@ -254,7 +254,7 @@ Work NcclGroup::submit(Collective c, Launch launch) {
 }
 
 NcclCollectives NcclGroup::collectives() {
-  return {*this, api_, comm_, stream_, [this](const std::string& operation) { settle(operation); }};
+  return {*this, api_, comm_, stream_, [this](const std::string& operation) { wait_until_ready(operation); }};
 }
 
 Work NcclGroup::move_alone(const Collective& c) {

@@ -75,7 +75,7 @@ void ZeroWeights::release(std::size_t b) {
   state.gathered = false;
 }
 
-void ZeroWeights::settle() {
+void ZeroWeights::finish_gathers() {
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     if (buckets_[b].gathered_on_use) {
       release(b);
@@ -115,7 +115,7 @@ void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
 }
 
 void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards) {
-  settle();
+  finish_gathers();
   std::deque<std::size_t> sent;
   std::int64_t bytes = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {  // in forward order
@@ -135,7 +135,7 @@ void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::Upd
 }
 
 void ZeroWeights::check_hashes() {
-  settle();
+  finish_gathers();
   for (const ZeroBucket& bucket : buckets_) check_hashes_of(bucket);
 }
 

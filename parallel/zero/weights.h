@@ -39,11 +39,11 @@ class ZeroWeights final : public UnitObserver {
   void hash_shards(const ShardList& shards, const std::vector<StateTensor>& state) {
     shard_hashes_.start(shards, state);
   }
-  void check_hashes();  ///< call between updates; settles first
+  void check_hashes();  ///< call between updates; calls finish_gathers() first
   void forget_hashes() { shard_hashes_.forget(); }
   /// Waits for all gathers, and frees whole values of parameters that are gathered on use. Values may then be read and
   /// replaced.
-  void settle();
+  void finish_gathers();
 
  private:
   struct BucketWeights {

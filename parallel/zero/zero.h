@@ -44,7 +44,7 @@ class Zero : public DataParallel {
 
   void update(const UpdateShards& update_shards) override { weights_.update(gradients_, update_shards); }
   /// Waits for parameters being gathered; with stage 3, frees the gathered ones.
-  void settle() override { weights_.settle(); }
+  void finish_gathers() override { weights_.finish_gathers(); }
 
   void hash_shards(const std::vector<StateTensor>& state) override;
   void check_hashes() override { weights_.check_hashes(); }  ///< with ZeroOptions::hashed_data

@@ -101,7 +101,7 @@ TEST_CASE("a parameter that is gathered on use has memory only inside its unit; 
     CHECK_THROWS_WITH_AS(p.local.data<float>(), doctest::Contains("have been released"), Error);
     const NoGrad guard;
     forward(model, [&](const Parameter&) { CHECK(live() - before >= pieces + unit); });
-    zero.settle();
+    zero.finish_gathers();
     CHECK(live() - before == pieces);
     CHECK_THROWS_AS(p.local.data<float>(), Error);
   });
@@ -143,7 +143,7 @@ TEST_CASE(
           optimizer->step(0.01, 1.0);
         }
         refused();
-        zero.settle();
+        zero.finish_gathers();
         refused();
       }
     });
