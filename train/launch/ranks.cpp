@@ -17,7 +17,7 @@
 #include "core/profiled_kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
-#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl_launch.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "parallel/comm/watch/beacon.h"
