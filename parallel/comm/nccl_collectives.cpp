@@ -1,5 +1,5 @@
-// The collectives of nccl_collectives.h, the public ones first. All that they use of NCCL is in exchange(), gather_all()
-// and sum_by_nccl(), besides a broadcast.
+// The collectives of nccl_collectives.h, the public ones first. All that they use of NCCL is in exchange(),
+// gather_all() and sum_by_nccl(), besides a broadcast.
 #include "parallel/comm/nccl_collectives.h"
 
 #include <algorithm>

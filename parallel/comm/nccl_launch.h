@@ -21,8 +21,8 @@ bool has_gpu_world(ProcessGroup& host);
 
 /// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline). launched_gpu() must be
 /// open. Throws ExitCode::usage when the program was built without NCCL, or when two ranks share a GPU. See
-/// comm::NcclOptions. With `fastest` any, NCCL adds, and NVLS is off unless the environment variable NCCL_NVLS_ENABLE is
-/// set: sums made in NVSwitch differ from call to call (github.com/NVIDIA/nccl/issues/1497).
+/// comm::NcclOptions. With `fastest` any, NCCL adds, and NVLS is off unless the environment variable NCCL_NVLS_ENABLE
+/// is set: sums made in NVSwitch differ from call to call (github.com/NVIDIA/nccl/issues/1497).
 std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
                                         std::function<void(const std::exception_ptr&)> on_failure,
                                         SumOrder fastest = SumOrder::ranks);

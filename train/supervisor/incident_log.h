@@ -1,5 +1,5 @@
-// IncidentLog: a supervised run's incidents in OUT/incidents.jsonl. The last one is open until training goes on, because
-// only then it is known how much time was lost; it is written when it is closed.
+// IncidentLog: a supervised run's incidents in OUT/incidents.jsonl. The last one is open until training goes on,
+// because only then it is known how much time was lost; it is written when it is closed.
 // Read next: train/supervisor/incidents.h.
 #pragma once
 
