@@ -94,12 +94,12 @@ void measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
              for (const Tensor& x : tensors) hashes ^= hash_of(x);
            });
   };
-  const double hashes = twice(weights), state = twice(moments);
-  const double copies = std::max(milliseconds(5, [&] { trainer.check_replicas(); }) - hashes / 2, 0.0) / 10;
+  const double shard_hashes = twice(weights), state = twice(moments);
+  const double copies = std::max(milliseconds(5, [&] { trainer.check_replicas(); }) - shard_hashes / 2, 0.0) / 10;
   if (mesh->rank() != 0 || hashes + static_cast<std::uint64_t>(sum) == 1) return;
   const auto part = [&](double ms) { return fmt::format("{:6.2f} ms {:5.2f}%", ms, 100 * ms / step); };
   fmt::print("zero {} {:4}  step {:7.1f} ms | looks {} | copies {} | hashes {} | moments {}\n", o.mesh.zero,
-             name(o.precision.dtype), step, part(looks), part(copies), part(hashes), part(state));
+             name(o.precision.dtype), step, part(looks), part(copies), part(shard_hashes), part(state));
   std::fflush(stdout);
 }
 
