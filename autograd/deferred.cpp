@@ -9,11 +9,12 @@ thread_local DeferredGradients* receiver = nullptr;  // of the backward that thi
 
 void DeferredGradients::run() {
   const NoGrad guard;
-  for (Job& job : jobs_) {
-    const std::function<void()> work = std::exchange(job.work, nullptr);  // what it holds is freed right after it ran
+  for (Deferred& deferred : deferred_) {
+    const std::function<void()> work =
+        std::exchange(deferred.work, nullptr);  // what it holds is freed right after it ran
     work();
   }
-  jobs_.clear();
+  deferred_.clear();
 }
 
 DeferWeightGradients::DeferWeightGradients(DeferredGradients& later) : previous_(std::exchange(receiver, &later)) {}

@@ -38,15 +38,15 @@ class DeferredGradients {
   /// Computes them in the order in which they were deferred, and forgets them. A leaf's gradient is summed in the order
   /// of the run() calls; so call run() in the order of the backwards.
   void run();
-  bool empty() const { return jobs_.empty(); }
-  void add(Leaf& leaf, std::function<void()> work) { jobs_.push_back({leaf.shared_from_this(), std::move(work)}); }
+  bool empty() const { return deferred_.empty(); }
+  void add(Leaf& leaf, std::function<void()> work) { deferred_.push_back({leaf.shared_from_this(), std::move(work)}); }
 
  private:
-  struct Job {
+  struct Deferred {
     std::shared_ptr<Leaf> leaf;  // alive while work refers to it
     std::function<void()> work;
   };
-  std::vector<Job> jobs_;
+  std::vector<Deferred> deferred_;
 };
 
 /// While it lives, backward on the calling thread defers weight gradients to `later`, which must outlive it.

@@ -6,7 +6,7 @@
 // The model is a GPT of 11M parameters, in f32 and bf16, on dp=2 with ZeRO 0 to 3. It takes about a minute.
 //
 // "looks" is the check of every gradient before it is summed. "copies" is the comparison of weights and state, spread
-// over the ten steps between two of them. "seals" are the hashes of shards around every update, and "moments" those of
+// over the ten steps between two of them. "hashes" are those of shards around every update, and "moments" those of
 // --check-state. Each is timed alone, in processor time, so that other programs do not count, and on uncached memory,
 // although in a step some of it is cached. Costs grow with parameters, steps with parameters times tokens: with more
 // tokens each share is smaller. Read next: train/guards/guards.h.
@@ -94,12 +94,12 @@ void measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh)
              for (const Tensor& x : tensors) hashes ^= hash_of(x);
            });
   };
-  const double seals = twice(weights), state = twice(moments);
-  const double copies = std::max(milliseconds(5, [&] { trainer.check_replicas(); }) - seals / 2, 0.0) / 10;
+  const double shard_hashes = twice(weights), state = twice(moments);
+  const double copies = std::max(milliseconds(5, [&] { trainer.check_replicas(); }) - shard_hashes / 2, 0.0) / 10;
   if (mesh->rank() != 0 || hashes + static_cast<std::uint64_t>(sum) == 1) return;
   const auto part = [&](double ms) { return fmt::format("{:6.2f} ms {:5.2f}%", ms, 100 * ms / step); };
-  fmt::print("zero {} {:4}  step {:7.1f} ms | looks {} | copies {} | seals {} | moments {}\n", o.mesh.zero,
-             name(o.precision.dtype), step, part(looks), part(copies), part(seals), part(state));
+  fmt::print("zero {} {:4}  step {:7.1f} ms | looks {} | copies {} | hashes {} | moments {}\n", o.mesh.zero,
+             name(o.precision.dtype), step, part(looks), part(copies), part(shard_hashes), part(state));
   std::fflush(stdout);
 }
 

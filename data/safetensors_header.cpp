@@ -159,23 +159,20 @@ class Parser {
 
   /// The tensors follow one another without overlap or hole, up to the last byte.
   void check_coverage() const {
-    struct Range {
-      std::uint64_t begin, end;
-      const std::pair<const std::string, Stored>* entry;
-    };
-    std::vector<Range> order;
-    order.reserve(layout_.tensors.size());
-    for (const auto& entry : layout_.tensors) order.push_back({entry.second.begin, entry.second.end, &entry});
-    std::sort(order.begin(), order.end(),
-              [](const Range& a, const Range& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    std::vector<const std::pair<const std::string, Stored>*> by_begin;
+    by_begin.reserve(layout_.tensors.size());
+    for (const auto& entry : layout_.tensors) by_begin.push_back(&entry);
+    std::sort(by_begin.begin(), by_begin.end(), [](const auto* a, const auto* b) {
+      return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+    });
     std::uint64_t expected = data_begin_;
-    for (const Range& range : order) {
-      if (range.begin != expected)
-        refuse(range.entry->second.header_at,
-               fmt::format("tensor {} begins at byte {} of the data; expected {}: {}", in_quotes(range.entry->first),
-                           range.begin - data_begin_, expected - data_begin_,
-                           range.begin < expected ? "an overlap" : "a hole"));
-      expected = range.end;
+    for (const auto* entry : by_begin) {
+      const auto& [name, tensor] = *entry;
+      if (tensor.begin != expected)
+        refuse(tensor.header_at, fmt::format("tensor {} begins at byte {} of the data; expected {}: {}",
+                                             in_quotes(name), tensor.begin - data_begin_, expected - data_begin_,
+                                             tensor.begin < expected ? "an overlap" : "a hole"));
+      expected = tensor.end;
     }
     if (expected != file_bytes_)
       refuse(expected,

@@ -74,24 +74,24 @@ int main(int argc, char** argv) {
     const ParityReport report = compare(options, reference, tolerance);
     if (launcher_rank() == 0) std::fputs(parity_table(report, all ? -1 : 5).c_str(), stdout);
     bool equal = report.largest() <= tolerance.value_or(1e-5);
-    std::string verdict =
+    std::string result =
         fmt::format("largest difference {:.2e}, tolerance {:.0e}", report.largest(), tolerance.value_or(1e-5));
     if (rounds) {
       const ParityReport one_rank = Parity(on_one_rank(options), reference).compare(self_group());
       const double ratio = rounding_ratio(report, one_rank, options.precision.dtype);
       equal = ratio <= most_rounding_ratio;
-      verdict = fmt::format(
+      result = fmt::format(
           "largest difference to f32 {:.2e}, one rank's {:.2e}; at most {:.2f} times one rank's, accepted {}",
           report.largest(), one_rank.largest(), ratio, most_rounding_ratio);
     }
     if (!equal && !tolerance) {
       const double accepted = rounds ? most_rounding_ratio * roundoff(options.precision.dtype) : 1e-5;
       equal = largest_excess(report, rounding_reach(options, reference), accepted) <= 1;
-      verdict += equal ? "; explained by rounding, which reaches as far on one rank" : "; more than rounding explains";
+      result += equal ? "; explained by rounding, which reaches as far on one rank" : "; more than rounding explains";
     }
     if (launcher_rank() == 0)
       fmt::print("{}: {}{}, {}, {}: {}\n", equal ? "equal" : "DIFFERENT", task_name == "gpt" ? "" : task_name + ", ",
-                 to_string(options.mesh.shape), options.mesh.pipeline, name(options.precision.dtype), verdict);
+                 to_string(options.mesh.shape), options.mesh.pipeline, name(options.precision.dtype), result);
     return equal ? 0 : 1;
   });
 }

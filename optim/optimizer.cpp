@@ -35,7 +35,7 @@ void Optimizer::step(double lr, const GradientScale& scale) {
 }
 
 void Optimizer::attach(DataParallel& gradients) {
-  gradients.seal(state());
+  gradients.hash_shards(state());
   gradients_ = &gradients;
 }
 
@@ -73,7 +73,7 @@ Optimizer::Operands Optimizer::operands_of(Slot& slot) const {
 Device Optimizer::device_of(const Shard& shard) const { return offloaded_ ? Device::cpu : shard.weights.device(); }
 
 std::vector<StateTensor> Optimizer::state() {
-  if (gradients_ != nullptr) gradients_->settle();
+  if (gradients_ != nullptr) gradients_->finish_gathers();
   std::vector<StateTensor> tensors;
   for (Slot& slot : slots_) {
     const Parameter* parameter = slot.shard->parameter.get();
@@ -85,7 +85,7 @@ std::vector<StateTensor> Optimizer::state() {
 }
 
 std::vector<StateTensor> Optimizer::weights() {
-  if (gradients_ != nullptr) gradients_->settle();
+  if (gradients_ != nullptr) gradients_->finish_gathers();
   std::vector<StateTensor> tensors;
   for (Slot& slot : slots_) {
     const Parameter* parameter = slot.shard->parameter.get();

@@ -28,7 +28,7 @@ class Optimizer {
   /// state stay as they are, and the caller takes back the count: set_steps(steps() - 1).
   void step(double lr, const Tensor& gradient_scale) { step(lr, GradientScale{1, gradient_scale}); }
   /// Call once if the shards are gradients.shards(). From then on `gradients` chooses the order in which step() updates
-  /// the shards, and seals the state between updates. state() and weights() first wait until gathered weights have
+  /// the shards, and has the state hashed between updates. state() and weights() first wait until gathered weights have
   /// arrived. `gradients` must outlive this object.
   void attach(DataParallel& gradients);
 

@@ -48,17 +48,17 @@ class DataParallel {
   /// Updates all weights: calls `update_shards` one or more times, with each place in exactly one call. After finish().
   virtual void update(const UpdateShards& update_shards) = 0;
   /// Completes weights that are still on their way to this rank. Call before weights or optimizer state are read.
-  virtual void settle() {}
+  virtual void finish_gathers() {}
 
   /// Which of `tensors`, weights and optimizer state, other ranks hold too.
   virtual std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const = 0;
-  /// If the options ask for it, from now on checks between updates that data which only this rank holds has not
-  /// changed. `state`: the optimizer's.
-  virtual void seal(const std::vector<StateTensor>& /*state*/) {}
-  /// Throws ExitCode::retryable if sealed data has changed since the last update.
-  virtual void check_seals() {}
+  /// If the options ask for it, from now on hashes data that only this rank holds after each update, and checks before
+  /// the next one that it has not changed. `state`: the optimizer's.
+  virtual void hash_shards(const std::vector<StateTensor>& /*state*/) {}
+  /// Throws ExitCode::retryable if hashed data has changed since the last update.
+  virtual void check_hashes() {}
   /// Call after loading weights or state: they are not checked again until the next update.
-  virtual void unseal_all() {}
+  virtual void forget_hashes() {}
 };
 
 }  // namespace trireme

@@ -6,8 +6,9 @@
 //
 // One tensor [B, 2 L, D] goes through all blocks and pipeline stages: the source is its first half, the target its
 // second half. Encoder blocks change the first half and pass on the second; decoder blocks do the opposite. So a stage
-// may begin anywhere, also between encoder and decoder. Read this file from the bottom: the task, its data, the model.
-// Read next: docs/writing_a_model.md.
+// may begin anywhere, also between encoder and decoder.
+//
+// The task comes first, then its model and its data. Read next: docs/writing_a_model.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,6 +32,59 @@ struct SortConfig {
   std::int64_t layers = 2, heads = 4, width = 64, length = 12;
   int blocks() const { return static_cast<int>(2 * layers); }
 };
+
+std::unique_ptr<Model> make_sorter(const nn::Build& b, const SortConfig& c, pipeline::StagePlan plan);
+std::shared_ptr<const ValidationSource> make_strings(std::uint64_t seed, std::int64_t length, std::int64_t count);
+
+// ---- the task -------------------------------------------------------------------------------------------------------
+
+class SortTask : public Task {
+ public:
+  SortTask() {
+    options().batch.global_batch = 32;
+    options().schedule.steps = 300;
+    options().schedule.lr = 3e-3;
+    options().mesh.sequence_parallel = false;  // blocks split the sequence themselves
+  }
+  void declare_model(Flags& flags) override {
+    flags.group("model");
+    flags.add("layers", "N", config_.layers, "blocks of the encoder, and as many of the decoder",
+              {.low = 1, .high = 1 << 12});
+    flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
+    flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
+    flags.add("length", "N", config_.length, "digits of a string", Range::count());
+  }
+  std::string name() const override { return "sort"; }
+  void validate() const override {
+    validate_training(options(), config_.blocks());
+    require_whole_sequences(options().mesh, "blocks cut the sequence themselves");
+  }
+  std::unique_ptr<Model> make(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) const override {
+    return make_sorter(make_build(o, std::move(mesh)), config_, o.mesh.stage_plan(config_.blocks()));
+  }
+  std::shared_ptr<const DataSource> training() const override {
+    return make_strings(options().run.seed, config_.length, std::int64_t{1} << 40);
+  }
+  std::shared_ptr<const ValidationSource> validation() const override {
+    return make_strings(options().run.seed + 1, config_.length, 256);
+  }
+  std::int64_t targets() const override { return config_.length; }
+  UnitNames unit_names() const override { return {"strings", "digits", "digits/s"}; }
+  std::vector<LabelledValue> rows() const override {
+    return {{"data", fmt::format("strings of {} digits, made as they are needed", config_.length)},
+            {"model", fmt::format("encoder and decoder of {} layers each, {} heads, width {}", config_.layers,
+                                  config_.heads, config_.width)}};
+  }
+  std::string explain_loss(std::int64_t steps, double loss) const override {
+    return steps == 0 ? fmt::format("ln({}) = {:.4f}, what guessing costs", digits, std::log(digits))
+                      : fmt::format("the right digit has probability {:.2f} (geometric mean)", std::exp(-loss));
+  }
+
+ private:
+  SortConfig config_;
+};
+
+// ---- the model, from its parts up -----------------------------------------------------------------------------------
 
 Tensor source_of(const Tensor& x) { return slice(x, 1, 0, x.size(1) / 2); }              // [B, 2 L, D] -> [B, L, D]
 Tensor target_of(const Tensor& x) { return slice(x, 1, x.size(1) / 2, x.size(1) / 2); }  // the same
@@ -139,6 +193,12 @@ class Sorter : public Model {
   std::unique_ptr<Head> head_;
 };
 
+std::unique_ptr<Model> make_sorter(const nn::Build& b, const SortConfig& c, pipeline::StagePlan plan) {
+  return std::make_unique<Sorter>(b, c, std::move(plan));
+}
+
+// ---- the data -------------------------------------------------------------------------------------------------------
+
 /// Strings by number: number n is a pure function of (seed, n). Strings past `count` have no targets.
 class Strings : public ValidationSource {
  public:
@@ -170,51 +230,9 @@ class Strings : public ValidationSource {
   std::int64_t length_, count_;
 };
 
-class SortTask : public Task {
- public:
-  SortTask() {
-    options().batch.global_batch = 32;
-    options().schedule.steps = 300;
-    options().schedule.lr = 3e-3;
-    options().mesh.sequence_parallel = false;  // blocks split the sequence themselves
-  }
-  void declare_model(Flags& flags) override {
-    flags.group("model");
-    flags.add("layers", "N", config_.layers, "blocks of the encoder, and as many of the decoder",
-              {.low = 1, .high = 1 << 12});
-    flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
-    flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
-    flags.add("length", "N", config_.length, "digits of a string", Range::count());
-  }
-  std::string name() const override { return "sort"; }
-  void validate() const override {
-    validate_training(options(), config_.blocks());
-    require_whole_sequences(options().mesh, "blocks cut the sequence themselves");
-  }
-  std::unique_ptr<Model> make(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) const override {
-    return std::make_unique<Sorter>(make_build(o, std::move(mesh)), config_, o.mesh.stage_plan(config_.blocks()));
-  }
-  std::shared_ptr<const DataSource> training() const override {
-    return std::make_shared<Strings>(options().run.seed, config_.length, std::int64_t{1} << 40);
-  }
-  std::shared_ptr<const ValidationSource> validation() const override {
-    return std::make_shared<Strings>(options().run.seed + 1, config_.length, 256);
-  }
-  std::int64_t targets() const override { return config_.length; }
-  Words words() const override { return {"strings", "digits", "digits/s"}; }
-  std::vector<LabelledValue> rows() const override {
-    return {{"data", fmt::format("strings of {} digits, made as they are needed", config_.length)},
-            {"model", fmt::format("encoder and decoder of {} layers each, {} heads, width {}", config_.layers,
-                                  config_.heads, config_.width)}};
-  }
-  std::string explain_loss(std::int64_t steps, double loss) const override {
-    return steps == 0 ? fmt::format("ln({}) = {:.4f}, what guessing costs", digits, std::log(digits))
-                      : fmt::format("the right digit has probability {:.2f} (geometric mean)", std::exp(-loss));
-  }
-
- private:
-  SortConfig config_;
-};
+std::shared_ptr<const ValidationSource> make_strings(std::uint64_t seed, std::int64_t length, std::int64_t count) {
+  return std::make_shared<Strings>(seed, length, count);
+}
 
 }  // namespace
 

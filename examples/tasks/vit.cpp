@@ -4,8 +4,7 @@
 //   build/bin/train --task vit --mesh dp=2,tp=2
 //   build/bin/parity --task vit --mesh pp=2 --pipeline interleaved:2 --zero 3
 //
-// Read this file from the bottom: the task, its data, the model. Read next: examples/tasks/sort.cpp,
-// docs/writing_a_model.md.
+// The task comes first, then its model and its data. Read next: examples/tasks/sort.cpp, docs/writing_a_model.md.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -26,6 +25,57 @@ constexpr std::int64_t side = 16, patch = 4, patches = (side / patch) * (side / 
 struct VitConfig {
   std::int64_t layers = 4, heads = 4, width = 64;
 };
+
+std::unique_ptr<Model> make_vit(const nn::Build& b, const VitConfig& c, pipeline::StagePlan plan);
+std::shared_ptr<const ValidationSource> make_drawings(std::uint64_t seed, std::int64_t count);
+
+// ---- the task -------------------------------------------------------------------------------------------------------
+
+class VitTask : public Task {
+ public:
+  VitTask() {
+    options().batch.global_batch = 32;
+    options().schedule.steps = 300;
+    options().schedule.lr = 3e-3;
+    options().mesh.sequence_parallel = false;  // the head averages over all patches
+  }
+  void declare_model(Flags& flags) override {
+    flags.group("model");
+    flags.add("layers", "N", config_.layers, "transformer blocks", {.low = 1, .high = 1 << 12});
+    flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
+    flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
+  }
+  std::string name() const override { return "vit"; }
+  void validate() const override {
+    validate_training(options(), config_.layers);
+    require_whole_sequences(options().mesh, "the head averages over all patches");
+  }
+  std::unique_ptr<Model> make(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) const override {
+    return make_vit(make_build(o, std::move(mesh)), config_, o.mesh.stage_plan(static_cast<int>(config_.layers)));
+  }
+  std::shared_ptr<const DataSource> training() const override {
+    return make_drawings(options().run.seed, std::int64_t{1} << 40);
+  }
+  std::shared_ptr<const ValidationSource> validation() const override {
+    return make_drawings(options().run.seed + 1, 256);
+  }
+  std::int64_t targets() const override { return 1; }
+  UnitNames unit_names() const override { return {"images", "labels", "images/s"}; }
+  std::vector<LabelledValue> rows() const override {
+    return {{"data", "images drawn as they are needed: discs, squares, crosses and rings"},
+            {"model", fmt::format("vision transformer: {} layers, {} heads, width {}", config_.layers, config_.heads,
+                                  config_.width)}};
+  }
+  std::string explain_loss(std::int64_t steps, double loss) const override {
+    return steps == 0 ? fmt::format("ln({}) = {:.4f}, what guessing costs", classes, std::log(classes))
+                      : fmt::format("the right class has probability {:.2f} (geometric mean)", std::exp(-loss));
+  }
+
+ private:
+  VitConfig config_;
+};
+
+// ---- the model, from its parts up -----------------------------------------------------------------------------------
 
 struct Patches : nn::Module {
   nn::Linear project;
@@ -91,6 +141,12 @@ class Vit : public Model {
   std::unique_ptr<Head> head_;
 };
 
+std::unique_ptr<Model> make_vit(const nn::Build& b, const VitConfig& c, pipeline::StagePlan plan) {
+  return std::make_unique<Vit>(b, c, std::move(plan));
+}
+
+// ---- the data -------------------------------------------------------------------------------------------------------
+
 /// Images by number: number n is a pure function of (seed, n). Images past `count` have no label.
 class Drawings : public ValidationSource {
  public:
@@ -132,50 +188,9 @@ class Drawings : public ValidationSource {
   std::int64_t count_;
 };
 
-class VitTask : public Task {
- public:
-  VitTask() {
-    options().batch.global_batch = 32;
-    options().schedule.steps = 300;
-    options().schedule.lr = 3e-3;
-    options().mesh.sequence_parallel = false;  // the head averages over all patches
-  }
-  void declare_model(Flags& flags) override {
-    flags.group("model");
-    flags.add("layers", "N", config_.layers, "transformer blocks", {.low = 1, .high = 1 << 12});
-    flags.add("heads", "N", config_.heads, "attention heads of a block", Range::count());
-    flags.add("width", "N", config_.width, "size of the residual stream, a multiple of --heads", Range::count());
-  }
-  std::string name() const override { return "vit"; }
-  void validate() const override {
-    validate_training(options(), config_.layers);
-    require_whole_sequences(options().mesh, "the head averages over all patches");
-  }
-  std::unique_ptr<Model> make(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) const override {
-    return std::make_unique<Vit>(make_build(o, std::move(mesh)), config_,
-                                 o.mesh.stage_plan(static_cast<int>(config_.layers)));
-  }
-  std::shared_ptr<const DataSource> training() const override {
-    return std::make_shared<Drawings>(options().run.seed, std::int64_t{1} << 40);
-  }
-  std::shared_ptr<const ValidationSource> validation() const override {
-    return std::make_shared<Drawings>(options().run.seed + 1, 256);
-  }
-  std::int64_t targets() const override { return 1; }
-  Words words() const override { return {"images", "labels", "images/s"}; }
-  std::vector<LabelledValue> rows() const override {
-    return {{"data", "images drawn as they are needed: discs, squares, crosses and rings"},
-            {"model", fmt::format("vision transformer: {} layers, {} heads, width {}", config_.layers, config_.heads,
-                                  config_.width)}};
-  }
-  std::string explain_loss(std::int64_t steps, double loss) const override {
-    return steps == 0 ? fmt::format("ln({}) = {:.4f}, what guessing costs", classes, std::log(classes))
-                      : fmt::format("the right class has probability {:.2f} (geometric mean)", std::exp(-loss));
-  }
-
- private:
-  VitConfig config_;
-};
+std::shared_ptr<const ValidationSource> make_drawings(std::uint64_t seed, std::int64_t count) {
+  return std::make_shared<Drawings>(seed, count);
+}
 
 }  // namespace
 

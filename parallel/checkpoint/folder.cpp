@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <random>
-#include <sstream>
 
 #include "core/io.h"
 #include "parallel/checkpoint/best.h"
+#include "parallel/checkpoint/resume_attempts.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -14,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* prefix = "step_";
-constexpr const char* resuming = "resuming";  // the file of ResumeAttempts
 constexpr const char* writing = ".tmp.";
 constexpr const char* removing = ".del.";
 constexpr std::size_t nonce_digits = 16;
@@ -52,7 +51,7 @@ std::optional<OwnName> own_name(const fs::path& path) { return OwnName::of(path.
 
 /// True for a temporary file of ResumeAttempts or Best that a killed run left behind (core/io.h).
 bool is_unfinished_note(std::string_view name) {
-  for (const std::string note : {resuming, Best::file_name}) {
+  for (const std::string note : {ResumeAttempts::file_name, Best::file_name}) {
     const std::string begin = note + writing;
     if (name.starts_with(begin) && all_of(name.substr(begin.size()), "0123456789.")) return true;
   }
@@ -134,44 +133,6 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
   std::stable_sort(found.begin(), found.end(),
                    [](const Candidate& a, const Candidate& b) { return likely_step(a) > likely_step(b); });
   return found;
-}
-
-// One line for each: "step_00001000 2". Reading stops at a malformed line: a lost count costs two more attempts.
-ResumeAttempts::ResumeAttempts(const fs::path& checkpoints) : file_(checkpoints / resuming) {
-  std::error_code unknown;
-  if (!fs::is_regular_file(file_, unknown)) return;
-  std::istringstream lines(read_file(file_));
-  std::string name;
-  for (int count = 0; lines >> name >> count;) attempts_[name] = count;
-}
-
-int ResumeAttempts::of(const fs::path& checkpoint) const {
-  const auto found = attempts_.find(checkpoint.filename().string());
-  return found == attempts_.end() ? 0 : found->second;
-}
-
-int ResumeAttempts::begin(const fs::path& checkpoint) {
-  const int before = attempts_[checkpoint.filename().string()]++;
-  write();
-  return before;
-}
-
-void ResumeAttempts::take_back(const fs::path& checkpoint, int before) {
-  if (of(checkpoint) <= before) return;
-  attempts_[checkpoint.filename().string()] = before;
-  std::erase_if(attempts_, [](const auto& entry) { return entry.second == 0; });
-  attempts_.empty() ? remove_file(file_) : write();  // removing needs no disk space
-}
-
-void ResumeAttempts::write() const {
-  std::string text;
-  for (const auto& [name, count] : attempts_) text += fmt::format("{} {}\n", name, count);
-  write_file(file_, text);
-}
-
-void ResumeAttempts::succeeded() {
-  attempts_.clear();
-  remove_file(file_);
 }
 
 void remove_leftovers(const fs::path& checkpoints) {

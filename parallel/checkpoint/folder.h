@@ -5,12 +5,12 @@
 //     step_00002000.tmp.0123456789abcdef/  being written, or left by a run that died
 //     step_00001000.bak/, step_1000/     other names, which no run writes: never touched
 //     best.json                          which one has the lowest validation loss (parallel/checkpoint/best.h)
+//     resuming                           failed attempts to resume (parallel/checkpoint/resume_attempts.h)
 //
 // Read next: parallel/checkpoint/saver.h, which fills it.
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,25 +52,6 @@ bool is_checkpoint(const std::filesystem::path& folder);
 /// The manifest of `folder`. Throws ExitCode::io when it cannot be read, and ExitCode::data when it is not a regular
 /// file, is larger than manifest_most_bytes (then nothing of it is read), or is refused by parse_manifest().
 Manifest read_manifest(const std::filesystem::path& folder);
-
-/// Counts for each checkpoint how often a run that resumed from it died before its first step: a checkpoint that failed
-/// twice is chosen last. Kept in a file beside the checkpoints. Used by rank 0, which has the run's lock, or by a
-/// failing rank in its place.
-class ResumeAttempts {
- public:
-  static constexpr int most = 2;
-  explicit ResumeAttempts(const std::filesystem::path& checkpoints);
-  int of(const std::filesystem::path& checkpoint) const;
-  int begin(const std::filesystem::path& checkpoint);  ///< one more, durably; returns how many there were before
-  void take_back(const std::filesystem::path& checkpoint, int before);  ///< lowers the count to `before`; repeatable
-  void succeeded();                                                     ///< a step was made: clears all counts
-
- private:
-  void write() const;
-
-  std::filesystem::path file_;
-  std::map<std::string, int> attempts_;  // by name of the checkpoint
-};
 
 /// Removes what interrupted runs left behind while they wrote or removed a checkpoint. The caller has the run's
 /// lock.

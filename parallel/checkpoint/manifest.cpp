@@ -92,34 +92,34 @@ std::string cover_problem(const StoredTensor& tensor) {
 }
 
 std::string files_problem(const Manifest& manifest) {
-  struct Range {
+  struct PieceBytes {
     std::size_t file;
     std::uint64_t begin, end;
     const std::string* tensor;
   };
-  std::vector<Range> ranges;
+  std::vector<PieceBytes> pieces;
   for (const auto& [name, tensor] : manifest.tensors) {
     for (const Piece& p : tensor.pieces) {
       const auto bytes = static_cast<std::uint64_t>(p.shape.count()) * size_of(tensor.dtype);
-      ranges.push_back({p.file, p.offset, p.offset + bytes, &name});
+      pieces.push_back({p.file, p.offset, p.offset + bytes, &name});
     }
   }
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+  std::sort(pieces.begin(), pieces.end(), [](const PieceBytes& a, const PieceBytes& b) {
     return std::tie(a.file, a.begin, a.end) < std::tie(b.file, b.begin, b.end);
   });
-  auto range = ranges.begin();
+  auto piece = pieces.begin();
   for (std::size_t file = 0; file < manifest.files.size(); ++file) {
     const StoredFile& stored = manifest.files[file];
     std::uint64_t at = 0;  // end of the pieces so far; 0: none yet, and the header's length is not known here
-    for (; range != ranges.end() && range->file == file; ++range) {
-      if (at == 0 && range->begin < sizeof(std::uint64_t))
+    for (; piece != pieces.end() && piece->file == file; ++piece) {
+      if (at == 0 && piece->begin < sizeof(std::uint64_t))
         return fmt::format("tensor {} begins at byte {} of {}, in its header; expected 8 or more",
-                           in_quotes(*range->tensor), range->begin, stored.name);
-      if (at != 0 && range->begin != at)
+                           in_quotes(*piece->tensor), piece->begin, stored.name);
+      if (at != 0 && piece->begin != at)
         return fmt::format("tensor {} begins at byte {} of {}; expected {}, where the one before it ends: {}",
-                           in_quotes(*range->tensor), range->begin, stored.name, at,
-                           range->begin < at ? "an overlap" : "a hole");
-      at = range->end;
+                           in_quotes(*piece->tensor), piece->begin, stored.name, at,
+                           piece->begin < at ? "an overlap" : "a hole");
+      at = piece->end;
     }
     if (at != stored.bytes)
       return fmt::format("the tensors of {} end at byte {}; expected {}, its size", stored.name, at, stored.bytes);

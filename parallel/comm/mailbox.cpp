@@ -14,7 +14,7 @@ constexpr int yields_before_sleep = 8;  // a sleep costs more than this many yie
 class Receiving : public Work::State {
  public:
   Receiving(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
-            std::function<void(Met)> explain)
+            std::function<void(WaitResult)> explain)
       : group_(std::move(group)),
         box_(box),
         y_(std::move(y)),
@@ -58,8 +58,8 @@ class Receiving : public Work::State {
       return box_.arrived(from_, tag_, number_) ? std::vector<int>() : std::vector{group_->world_rank(from_)};
     };
     watch::Wait wait(record, missing);
-    const Met met = box_.take(from_, tag_, number_, wait, message);
-    if (met != Met::all) explain_(met);
+    const WaitResult result = box_.take(from_, tag_, number_, wait, message);
+    if (result != WaitResult::done) explain_(result);
     if (message.count() != y_.count() || message.dtype() != y_.dtype()) {
       fail(ExitCode::desync, "recv",
            "group '{}', tag {}: rank {} sent {} {}, rank {} expected {} {}; make both sides agree", group_->name(),
@@ -74,7 +74,7 @@ class Receiving : public Work::State {
   Tensor y_;  // undefined once received
   int from_, tag_;
   std::uint64_t number_;
-  std::function<void(Met)> explain_;
+  std::function<void(WaitResult)> explain_;
   std::exception_ptr error_;
   int exceptions_ = std::uncaught_exceptions();
 };
@@ -109,17 +109,17 @@ bool Mailbox::arrived(int from, int tag, std::uint64_t number) {
   return streams_[{from, tag}].messages.contains(number);
 }
 
-Met Mailbox::take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message) {
+WaitResult Mailbox::take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message) {
   for (int i = 0; i < yields_before_sleep && !arrived(from, tag, number); ++i) sched_yield();
   if (!arrived(from, tag, number)) wait.lasts();
   std::unique_lock lock(mutex_);
   auto& messages = streams_[{from, tag}].messages;
   delivered_.wait(lock, [&] { return messages.contains(number) || failed_ || left_.contains(from); });
   const auto found = messages.find(number);
-  if (found == messages.end()) return failed_ ? Met::failed : Met::left;
+  if (found == messages.end()) return failed_ ? WaitResult::failed : WaitResult::peer_left;
   message = std::move(found->second);
   messages.erase(found);
-  return Met::all;
+  return WaitResult::done;
 }
 
 void Mailbox::leave(int from) {
@@ -136,7 +136,7 @@ void Mailbox::wake() {
 }
 
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
-             std::function<void(Met)> explain) {
+             std::function<void(WaitResult)> explain) {
   return Work(std::make_shared<Receiving>(std::move(group), box, std::move(y), from, tag, std::move(explain)));
 }
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "parallel/comm/meeting.h"
+#include "parallel/comm/barrier.h"
 #include "parallel/comm/process_group.h"
 
 namespace trireme::comm {
@@ -26,7 +26,7 @@ class Mailbox {
   std::uint64_t post(int from, int tag);
   bool arrived(int from, int tag, std::uint64_t number);
   /// Waits for that message and moves it into `message`. Calls wait.lasts() once the wait is long.
-  Met take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message);
+  WaitResult take(int from, int tag, std::uint64_t number, watch::Wait& wait, Tensor& message);
   void leave(int from);  ///< that rank will send nothing more
   void wake();
 
@@ -45,6 +45,6 @@ class Mailbox {
 
 /// Posts a recv of `y`. If no message will come, calls explain(reason), which must throw.
 Work receive(std::shared_ptr<ProcessGroup> group, Mailbox& box, Tensor y, int from, int tag,
-             std::function<void(Met)> explain);
+             std::function<void(WaitResult)> explain);
 
 }  // namespace trireme::comm

@@ -7,7 +7,7 @@
 
 #include "core/cores.h"
 #include "core/parallel_for.h"
-#include "parallel/comm/meeting.h"
+#include "parallel/comm/barrier.h"
 #include "parallel/comm/records.h"
 
 namespace trireme::comm::mpi {

@@ -1,7 +1,7 @@
 // launched_gpu(): reads the launcher's environment; initialises neither MPI nor a GPU.
 #include "core/error.h"
 #include "parallel/comm/launch_environment.h"
-#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl_launch.h"
 
 namespace trireme {
 

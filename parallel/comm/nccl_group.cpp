@@ -1,4 +1,6 @@
-// The collectives of nccl_group.h. Each group runs one at a time, in the order of the calls.
+// The group of nccl_group.h: it forms and connects a communicator, queues one collective at a time in the order of the
+// calls, watches them, and ends. Read next: parallel/comm/nccl_collectives.cpp (what is queued for each collective),
+// parallel/comm/nccl_diagnosis.cpp (which ranks a late one waits for).
 #include "parallel/comm/nccl_group.h"
 
 #include <algorithm>
@@ -9,6 +11,8 @@
 #include <utility>
 
 #include "parallel/comm/diagnosis.h"
+#include "parallel/comm/nccl_collectives.h"
+#include "parallel/comm/nccl_diagnosis.h"
 #include "parallel/comm/nccl_messages.h"
 #include "parallel/comm/nccl_operation.h"
 #include "parallel/comm/nccl_world.h"
@@ -16,19 +20,10 @@
 namespace trireme::comm {
 namespace {
 
-constexpr std::size_t small_bytes = 64 * 1024;  // up to here one all-gather and the whole sum everywhere are faster
 // Blocks of an operation. They leave most multiprocessors of an A100 or H100 to kernels, and should suffice for the
 // bandwidth of NVLink. Not measured: there was no GPU.
 constexpr int most_blocks = 16;
 constexpr auto desync_patience = std::chrono::milliseconds(100);  // before checking the others' progress
-
-/// What is sent to one rank and what is received from it.
-struct Parcel {
-  const std::byte* out = nullptr;
-  std::size_t out_bytes = 0;
-  std::byte* in = nullptr;
-  std::size_t in_bytes = 0;
-};
 
 bool on_device(const Tensor& x) { return x.defined() && x.device() != Device::cpu; }
 
@@ -100,27 +95,15 @@ class NcclGroup final : public CollectiveGroup, public Watched, public std::enab
   class Pending;
 
   void form();
-  void settle(const std::string& operation);
+  void wait_until_ready(const std::string& operation);
   template <class Test>
   void poll(const std::string& operation, const Test& over);
   void connect();
   template <class Start>
   void queue(const std::shared_ptr<NcclOperation>& operation, const Start& start);
-  void take_buffers(const Signature& s, NcclOperation& operation) const;
-  void carry_out(const Collective& c, const Signature& s, NcclOperation& operation);
-  void sum_by_nccl(const Collective& c, const Signature& s);
-  void all_reduce(const Collective& c, const Signature& s, NcclOperation& operation);
-  void reduce(const Collective& c, const Signature& s, NcclOperation& operation);
-  void move_parts(const Collective& c, const Signature& s);
-  void gather_all(const std::byte* x, std::byte* y, std::size_t bytes);
-  void exchange(const std::vector<Parcel>& by_rank);
-  std::int64_t gather_chunks(const std::byte* x, const Signature& s, std::byte* rows);
-  void combine(const Signature& s, const Tensor& rows, std::int64_t count, std::byte* to);
+  NcclCollectives collectives();
   Work move_alone(const Collective& c);
-
   void drain();
-  void check_progress(const NcclOperation& operation);
-  std::string missing(const NcclOperation& operation);
 
   std::shared_ptr<ProcessGroup> host_;
   std::shared_ptr<NcclWorld> world_;
@@ -185,7 +168,7 @@ void NcclGroup::form() {
   }
   stream_ = api_.make_stream();
   comm_ = api_.join(id, size(), rank(), name(), most_blocks);
-  settle(fmt::format("the communicator of group '{}'", name()));
+  wait_until_ready(fmt::format("the communicator of group '{}'", name()));
   connect();
 }
 
@@ -194,22 +177,8 @@ void NcclGroup::form() {
 void NcclGroup::connect() {
   const MemoryScope scope(MemoryCategory::communication);
   auto operation = std::make_shared<NcclOperation>(api_, Signature());
-  const auto ranks = static_cast<std::size_t>(size());
-  operation->tensors = {Tensor::empty({3, size()}, DType::u8, Device::cuda)};  // sent, received, gathered
-  std::byte* const bytes = device_bytes(operation->tensors.front());
-  queue(operation, [&] {
-    std::vector<Parcel> parcels;
-    for (std::size_t r = 0; r < ranks; ++r) parcels.push_back({bytes + r, 1, bytes + ranks + r, 1});
-    exchange(parcels);
-    gather_all(bytes, bytes + 2 * ranks, 1);
-    api_.broadcast(bytes, 1, 0, comm_, stream_);
-    settle("broadcast");
-    if (fastest_order() == SumOrder::ranks) return;
-    api_.all_reduce(bytes, size(), DType::u8, comm_, stream_);
-    settle("all_reduce");
-    api_.reduce_scatter(bytes, bytes + ranks, 1, DType::u8, comm_, stream_);
-    settle("reduce_scatter");
-  });
+  operation->tensors = {Tensor::empty({3, size()}, DType::u8, Device::cuda)};
+  queue(operation, [&] { collectives().run_each_kind(operation->tensors.front(), fastest_order()); });
   poll(fmt::format("the first exchange of group '{}'", name()), [&] { return api_.happened(operation->done.get()); });
   operations_.clear();
 }
@@ -233,7 +202,7 @@ void NcclGroup::queue(const std::shared_ptr<NcclOperation>& operation, const Sta
 }
 
 // Waits until NCCL accepts the next call, which is once it has queued the last: soon, after the ranks are connected.
-void NcclGroup::settle(const std::string& operation) {
+void NcclGroup::wait_until_ready(const std::string& operation) {
   poll(operation, [this] { return api_.state(comm_).health == NcclApi::Health::ready; });
 }
 
@@ -270,9 +239,10 @@ Work NcclGroup::submit(Collective c, Launch launch) {
     if (comm_ == nullptr) world_->throw_failure();
     operation->sequence = ++sequence_;
     if (board_) board_->begin({operation->sequence, s});
-    take_buffers(s, *operation);
+    NcclCollectives device = collectives();
+    operation->tensors.push_back(device.sum_buffer(s));
     queue(operation, [&] {
-      if (s.count > 0) carry_out(c, s, *operation);
+      if (s.count > 0) device.run(c, s, operation->tensors.back());
     });
     return Work(std::make_shared<Pending>(shared_from_this(), operation));
   } catch (const Error& error) {
@@ -283,152 +253,15 @@ Work NcclGroup::submit(Collective c, Launch launch) {
   world_->lose(code, "nccl", fmt::format("{}: {}", numbered(s, operation->sequence, *this), problem));
 }
 
+NcclCollectives NcclGroup::collectives() {
+  return {*this, api_, comm_, stream_, [this](const std::string& operation) { wait_until_ready(operation); }};
+}
+
 Work NcclGroup::move_alone(const Collective& c) {
   const auto bytes = static_cast<std::size_t>(c.y.defined() ? c.y.bytes() : 0);
   if (bytes > 0 && device_bytes(c.x) != device_bytes(c.y))
     backend(c.y.device()).copy_on_device(device_bytes(c.y), device_bytes(c.x), bytes);
   return {};
-}
-
-// Allocates the buffers that sums in rank order need beside the operation's tensors.
-void NcclGroup::take_buffers(const Signature& s, NcclOperation& operation) const {
-  if (s.order == SumOrder::any) return;
-  const MemoryScope scope(MemoryCategory::communication);
-  const bool small = s.kind == Kind::all_reduce && contribution_bytes(s, size()) <= small_bytes;
-  const bool whole = small || s.kind == Kind::reduce_scatter,
-             sums = whole || s.kind == Kind::all_reduce || s.kind == Kind::reduce;
-  const std::int64_t row = whole ? s.count : (s.count + size() - 1) / size();
-  if (sums) operation.tensors.push_back(Tensor::empty({size(), row}, s.dtype, Device::cuda));
-}
-
-void NcclGroup::carry_out(const Collective& c, const Signature& s, NcclOperation& operation) {
-  if (s.order == SumOrder::any) return sum_by_nccl(c, s);
-  if (c.kind == Kind::all_reduce) return all_reduce(c, s, operation);
-  if (c.kind == Kind::reduce || c.kind == Kind::reduce_scatter) return reduce(c, s, operation);
-  move_parts(c, s);
-}
-
-void NcclGroup::exchange(const std::vector<Parcel>& by_rank) {
-  const Parcel& own = by_rank[static_cast<std::size_t>(rank())];
-  if (own.out_bytes > 0 && own.in != nullptr && own.in != own.out) api_.copy(own.in, own.out, own.out_bytes, stream_);
-  api_.begin_together();
-  for (int r = 0; r < size(); ++r) {
-    const Parcel& parcel = by_rank[static_cast<std::size_t>(r)];
-    if (r != rank() && parcel.out_bytes > 0) api_.send(parcel.out, parcel.out_bytes, r, comm_, stream_);
-    if (r != rank() && parcel.in_bytes > 0) api_.receive(parcel.in, parcel.in_bytes, r, comm_, stream_);
-  }
-  api_.end_together();
-  settle("exchange");
-}
-
-void NcclGroup::gather_all(const std::byte* x, std::byte* y, std::size_t bytes) {
-  api_.all_gather(x, y, bytes, comm_, stream_);
-  settle("all_gather");
-}
-
-/// Rank r's chunk of a tensor of s.count elements, which the ranks share out.
-struct Chunk {
-  std::int64_t first, count;
-  Chunk(const Signature& s, int ranks, int r) {
-    const std::int64_t longest = (s.count + ranks - 1) / ranks;
-    first = std::min(s.count, r * longest);
-    count = std::min(longest, s.count - first);
-  }
-  std::size_t offset(const Signature& s) const { return static_cast<std::size_t>(first) * size_of(s.dtype); }
-  std::size_t bytes(const Signature& s) const { return static_cast<std::size_t>(count) * size_of(s.dtype); }
-};
-
-void NcclGroup::combine(const Signature& s, const Tensor& rows, std::int64_t count, std::byte* to) {
-  if (count == 0) return;
-  const Reduction op = s.op == ReduceOp::sum ? Reduction::sum : Reduction::max;
-  api_.combine(s.dtype, op, device_bytes(rows), size(), count, to, stream_);
-}
-
-// Brings this rank's chunk of everyone's x [s.count] here: rows [ranks, chunk]. Returns the chunk's length.
-std::int64_t NcclGroup::gather_chunks(const std::byte* x, const Signature& s, std::byte* rows) {
-  const Chunk mine(s, size(), rank());
-  std::vector<Parcel> parcels;
-  for (int r = 0; r < size(); ++r) {
-    const Chunk theirs(s, size(), r);
-    parcels.push_back(
-        {x + theirs.offset(s), theirs.bytes(s), rows + static_cast<std::size_t>(r) * mine.bytes(s), mine.bytes(s)});
-  }
-  exchange(parcels);
-  return mine.count;
-}
-
-void NcclGroup::sum_by_nccl(const Collective& c, const Signature& s) {
-  if (c.kind == Kind::all_reduce) {
-    api_.all_reduce(device_bytes(c.x), s.count, s.dtype, comm_, stream_);
-  } else {
-    api_.reduce_scatter(device_bytes(c.x), device_bytes(c.y), s.count, s.dtype, comm_, stream_);
-  }
-  settle(comm::name(c.kind));
-}
-
-void NcclGroup::all_reduce(const Collective& c, const Signature& s, NcclOperation& operation) {
-  std::byte* const x = device_bytes(c.x);
-  const Tensor& rows = operation.tensors.back();  // [ranks, count or chunk]
-  if (rows.count() == s.count * size()) {
-    gather_all(x, device_bytes(rows), static_cast<std::size_t>(c.x.bytes()));
-    return combine(s, rows, s.count, x);
-  }
-  const Chunk mine(s, size(), rank());
-  combine(s, rows, gather_chunks(x, s, device_bytes(rows)), x + mine.offset(s));
-  if (s.count % size() == 0) return gather_all(x + mine.offset(s), x, mine.bytes(s));
-  std::vector<Parcel> parcels;
-  for (int r = 0; r < size(); ++r) {
-    const Chunk theirs(s, size(), r);
-    parcels.push_back({x + mine.offset(s), mine.bytes(s), x + theirs.offset(s), theirs.bytes(s)});
-  }
-  exchange(parcels);
-}
-
-// reduce_scatter: chunk r of x is row r. reduce: the chunks' sums then go to the root; other ranks' x stays as it is.
-void NcclGroup::reduce(const Collective& c, const Signature& s, NcclOperation& operation) {
-  std::byte *const x = device_bytes(c.x), *const rows = device_bytes(operation.tensors.back());
-  if (c.kind == Kind::reduce_scatter) {
-    Signature whole = s;
-    whole.count = s.count * size();
-    return combine(s, operation.tensors.back(), gather_chunks(x, whole, rows), device_bytes(c.y));
-  }
-  const Chunk mine(s, size(), rank());
-  std::byte* const sum = rank() == c.root ? x + mine.offset(s) : rows;
-  combine(s, operation.tensors.back(), gather_chunks(x, s, rows), sum);
-  std::vector<Parcel> parcels(static_cast<std::size_t>(size()));
-  for (int r = 0; r < size(); ++r) {
-    Parcel& parcel = parcels[static_cast<std::size_t>(r)];
-    const Chunk theirs(s, size(), r);
-    if (r == c.root && r != rank()) parcel = {sum, mine.bytes(s), nullptr, 0};
-    if (rank() == c.root && r != rank()) parcel = {nullptr, 0, x + theirs.offset(s), theirs.bytes(s)};
-  }
-  exchange(parcels);
-}
-
-void NcclGroup::move_parts(const Collective& c, const Signature& s) {
-  std::byte *const x = device_bytes(c.x), *const y = device_bytes(c.y);
-  const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
-  const auto part = [&](int r) { return static_cast<std::size_t>(r) * share; };
-  if (c.kind == Kind::all_gather) return gather_all(x, y, share);
-  if (c.kind == Kind::broadcast) {
-    api_.broadcast(x, share, c.root, comm_, stream_);
-    return settle("broadcast");
-  }
-  const bool is_root = rank() == c.root;
-  std::vector<Parcel> parcels(static_cast<std::size_t>(size()));
-  for (int r = 0; r < size(); ++r) {
-    Parcel& parcel = parcels[static_cast<std::size_t>(r)];
-    if (c.kind == Kind::all_to_all) parcel = {x + part(r), share, y + part(r), share};
-    if (c.kind == Kind::gather) {
-      if (r == c.root) parcel = {x, share, nullptr, 0};
-      if (is_root) parcel = {parcel.out, parcel.out_bytes, y + part(r), share};
-    }
-    if (c.kind == Kind::scatter) {
-      if (is_root) parcel = {x + part(r), share, nullptr, 0};
-      if (r == c.root) parcel = {parcel.out, parcel.out_bytes, y, share};
-    }
-  }
-  exchange(parcels);
 }
 
 void NcclGroup::look() {
@@ -444,11 +277,12 @@ void NcclGroup::look() {
       operations_.pop_front();
       continue;
     }
-    if (stage == NcclOperation::Stage::under_way && first.waited(Clock::now()) > desync_patience) check_progress(first);
+    if (stage == NcclOperation::Stage::under_way && first.waited(Clock::now()) > desync_patience)
+      require_same_operation(first, *this, board_.get());
     if (stage == NcclOperation::Stage::late)
       fail(ExitCode::retryable, comm::name(first.signature.kind), "{}",
            too_late(numbered(first.signature, first.sequence, *this), *this, world_->options().deadline,
-                    missing(first)));
+                    who_is_missing(first, *this, board_.get())));
     break;
   }
   const NcclApi::State state = api_.state(comm_);
@@ -477,30 +311,6 @@ void NcclGroup::drain() {
       std::this_thread::sleep_for(nccl_poll_interval);
     }
   } catch (...) { world_->fail(std::current_exception()); }
-}
-
-void NcclGroup::check_progress(const NcclOperation& operation) {
-  for (int r = 0; board_ && r < size(); ++r) {
-    const auto other = board_->read(world_rank(r));
-    if (!other || other->sequence != operation.sequence || other->signature == operation.signature) continue;
-    fail(ExitCode::desync, comm::name(operation.signature.kind), "{}",
-         out_of_step(*this, operation.sequence, rank(), operation.signature, r, other->signature));
-  }
-}
-
-std::string NcclGroup::missing(const NcclOperation& operation) {
-  std::vector<int> late, unseen;
-  for (int r = 0; r < size(); ++r) {
-    if (!board_ || !board_->visible(world_rank(r))) {
-      unseen.push_back(r);
-    } else if (const auto other = board_->read(world_rank(r)); other && other->sequence < operation.sequence) {
-      late.push_back(r);
-    }
-  }
-  std::string text =
-      late.empty() ? "every rank seen from here has called it" : "not arrived: " + list_ranks(*this, late);
-  if (!unseen.empty()) text += "; on other nodes, not seen from here: " + list_ranks(*this, unseen);
-  return text;
 }
 
 /// NCCL refuses two ranks on one GPU, but its message names neither.

@@ -17,7 +17,8 @@
 //
 // Each group of several ranks has a communicator, made and connected with the group. NCCL owns its buffers on the GPU.
 // Wrap it in verifying(), not the other way round: over a verifying group only host tensors and messages are checked.
-// Read next: parallel/comm/nccl_api.h, parallel/comm/nccl_world.h, parallel/comm/nccl_group.cpp, nccl_messages.h.
+// Read next: parallel/comm/nccl_api.h, nccl_world.h, nccl_group.cpp, nccl_messages.h; nccl_launch.h, which makes the
+// group of a launcher's ranks.
 #pragma once
 
 #include <exception>
@@ -26,9 +27,7 @@
 
 #include "parallel/comm/process_group.h"
 
-namespace trireme {
-
-namespace comm {
+namespace trireme::comm {
 
 class NcclApi;
 class ProgressBoard;
@@ -48,23 +47,4 @@ struct NcclOptions {
 std::shared_ptr<ProcessGroup> nccl_group(const std::shared_ptr<ProcessGroup>& host, std::shared_ptr<NcclApi> api,
                                          NcclOptions options);
 
-}  // namespace comm
-
-/// Which of the `visible` GPUs this process should pass to cuda::open_device: its local rank on this node, modulo the
-/// number of GPUs. Outside a launcher, where ranks are threads, the first. Throws ExitCode::usage when the launcher
-/// does not tell the local rank.
-int launched_gpu(int visible);
-
-/// Whether gpu_world() can be made over `host`: the program has NCCL, a launcher started the ranks, and each has its
-/// own GPU. Otherwise use staged(). Collective.
-bool has_gpu_world(ProcessGroup& host);
-
-/// The world of a launcher's ranks with their tensors on GPUs. `host`: mpi_world(deadline). launched_gpu() must be
-/// open. Throws ExitCode::usage when the program was built without NCCL, or when two ranks share a GPU. See
-/// NcclOptions. With `fastest` any, NCCL adds, and NVLS is off unless the environment variable NCCL_NVLS_ENABLE is set:
-/// sums made in NVSwitch differ from call to call (github.com/NVIDIA/nccl/issues/1497).
-std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,
-                                        std::function<void(const std::exception_ptr&)> on_failure,
-                                        SumOrder fastest = SumOrder::ranks);
-
-}  // namespace trireme
+}  // namespace trireme::comm

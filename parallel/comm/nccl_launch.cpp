@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "parallel/comm/nccl_api.h"
 #include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl_launch.h"
 #include "parallel/comm/progress_board.h"
 
 namespace trireme {

@@ -328,11 +328,11 @@ void NcclMessages::look() {
       Message& first = *in.lane.queued.front();
       const bool done = api_.happened(first.done.get()), begun = done || api_.happened(first.begun.get());
       const auto stage = first.advance(begun, done, Clock::now(), world_->options().deadline);
-      if (stage == NcclTurn::Stage::late)
+      if (stage == NcclProgress::Stage::late)
         fail(ExitCode::retryable, "recv", "{}",
              too_late(described(first, "from", from), *host_, world_->options().deadline,
                       "it was sent, and has not left the sender's GPU"));
-      if (stage != NcclTurn::Stage::over) break;
+      if (stage != NcclProgress::Stage::over) break;
       in.lane.queued.pop_front();
     }
   }

@@ -60,8 +60,9 @@ class NcclMessages final : public Watched, public std::enable_shared_from_this<N
   struct Header;
 
   /// One end of a message.
-  struct Message : NcclTurn {
-    Message(NcclApi& api, const Tensor& x, int its_tag) : NcclTurn(api), tensor(x.detach()), tag(its_tag), ready(api) {}
+  struct Message : NcclProgress {
+    Message(NcclApi& api, const Tensor& x, int its_tag)
+        : NcclProgress(api), tensor(x.detach()), tag(its_tag), ready(api) {}
     const Tensor tensor;  // what is sent, or where it arrives
     const int tag;
     NcclEvent ready;         // the kernels before it are over

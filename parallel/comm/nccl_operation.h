@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/comm/barrier.h"
 #include "parallel/comm/collective.h"
-#include "parallel/comm/meeting.h"
 #include "parallel/comm/nccl_api.h"
 
 namespace trireme::comm {
@@ -34,11 +34,11 @@ class NcclEvent {
 };
 
 /// The progress of something queued on the GPU.
-struct NcclTurn {
+struct NcclProgress {
   /// Waits in its stream; runs; has run for longer than the deadline; has ended.
   enum class Stage { queued, under_way, late, over };
 
-  explicit NcclTurn(NcclApi& api) : begun(api), done(api) {}
+  explicit NcclProgress(NcclApi& api) : begun(api), done(api) {}
 
   /// Time counts from the first look that finds it begun, so earlier kernels do not count.
   Stage advance(bool has_begun, bool is_done, Clock::time_point now, std::chrono::duration<double> deadline) {
@@ -55,8 +55,8 @@ struct NcclTurn {
   std::optional<Clock::time_point> since;
 };
 
-struct NcclOperation : NcclTurn {
-  NcclOperation(NcclApi& api, const Signature& of) : NcclTurn(api), signature(of) {}
+struct NcclOperation : NcclProgress {
+  NcclOperation(NcclApi& api, const Signature& of) : NcclProgress(api), signature(of) {}
 
   const Signature signature;
   std::uint64_t sequence = 0;   ///< in the group, from 1

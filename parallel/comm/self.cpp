@@ -22,7 +22,7 @@ class SelfGroup final : public CollectiveGroup, public std::enable_shared_from_t
 
   Work recv(Tensor y, int from, int tag) override {
     check_message("recv", y, from, tag, *this);
-    return receive(shared_from_this(), box_, std::move(y), from, tag, [tag](Met) {
+    return receive(shared_from_this(), box_, std::move(y), from, tag, [tag](WaitResult) {
       fail(ExitCode::desync, "recv", "a rank receives from itself with tag {} what it has not sent; send first", tag);
     });
   }

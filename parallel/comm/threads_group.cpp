@@ -49,8 +49,9 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
 
   Work recv(Tensor y, int from, int tag) override {
     check_message("recv", y, from, tag, *this);
-    const auto explain = [this, from, tag, text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](Met met) {
-      if (met == Met::failed) throw PeerFailed();
+    const auto explain = [this, from, tag,
+                          text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](WaitResult result) {
+      if (result == WaitResult::failed) throw PeerFailed();
       left("recv", fmt::format("{} with tag {} on group '{}'", text, tag, name()), "sent by", {from});
     };
     return receive(shared_from_this(), *state_->mailboxes[static_cast<std::size_t>(rank())], std::move(y), from, tag,
@@ -91,7 +92,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     if (!small) meet(record, mine, sequence, "finished");
   }
 
-  // This rank's part, between the meetings; xs: the ranks' contributions. `small`: they are copies in the slots; no
+  // This rank's part, between the barriers; xs: the ranks' contributions. `small`: they are copies in the slots; no
   // rank accesses another's tensors, and each computes its own whole result.
   void take_part(const Collective& c, const Signature& s, const std::vector<std::byte*>& xs, bool small) {
     const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
@@ -151,15 +152,15 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
 
   void meet(const watch::Recording& record, const Signature& mine, std::uint64_t sequence, const char* what) {
     const auto missing = [this] {
-      std::vector<int> ranks = state_->meeting.missing(rank());
+      std::vector<int> ranks = state_->barrier.missing(rank());
       for (int& one : ranks) one = world_rank(one);
       return ranks;
     };
     watch::Wait wait(record, missing);
-    const Met met = state_->meeting.meet(rank(), wait);
-    if (met == Met::all) return;
-    if (met == Met::failed) throw PeerFailed();
-    left(comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->meeting.missing(rank()));
+    const WaitResult result = state_->barrier.wait(rank(), wait);
+    if (result == WaitResult::done) return;
+    if (result == WaitResult::failed) throw PeerFailed();
+    left(comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->barrier.missing(rank()));
   }
 
   // Throws for a wait for ranks that will not come.

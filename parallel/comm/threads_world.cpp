@@ -73,7 +73,7 @@ void ThreadWorld::close() {
 GroupState::GroupState(std::shared_ptr<ThreadWorld> shared_world, std::vector<int> world_ranks)
     : world(std::move(shared_world)),
       members(std::move(world_ranks)),
-      meeting(static_cast<int>(members.size()), world->failed()),
+      barrier(static_cast<int>(members.size()), world->failed()),
       slots(members.size()) {
   for (std::size_t rank = 0; rank < members.size(); ++rank)
     mailboxes.push_back(std::make_unique<Mailbox>(world->failed()));
@@ -83,12 +83,12 @@ void GroupState::leave(int world_rank) {
   const auto place = std::find(members.begin(), members.end(), world_rank);
   if (place == members.end()) return;
   const auto rank = static_cast<int>(place - members.begin());
-  meeting.leave(rank);
+  barrier.leave(rank);
   for (const auto& mailbox : mailboxes) mailbox->leave(rank);
 }
 
 void GroupState::wake() {
-  meeting.wake();
+  barrier.wake();
   for (const auto& mailbox : mailboxes) mailbox->wake();
 }
 

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "parallel/comm/barrier.h"
 #include "parallel/comm/mailbox.h"
-#include "parallel/comm/meeting.h"
 #include "parallel/comm/process_group.h"
 
 namespace trireme::comm {
@@ -74,7 +74,7 @@ struct GroupState {
 
   std::shared_ptr<ThreadWorld> world;
   const std::vector<int> members;
-  Meeting meeting;
+  Barrier barrier;
   std::vector<std::unique_ptr<Mailbox>> mailboxes;  // by receiver
   std::vector<Slot> slots;                          // by rank
 };

@@ -1,5 +1,5 @@
 // StateTensor: a tensor that belongs to a parameter, and which piece of the parameter it is: a weight, a moment or a
-// master of an optimizer, a gradient. Checkpoints, seals and comparisons of ranks take lists of them.
+// master of an optimizer, a gradient. Checkpoints, hashes and comparisons of ranks take lists of them.
 // Read next: parallel/parameters/shard.h, parallel/checkpoint/held_tensor.h.
 #pragma once
 

@@ -20,15 +20,15 @@
 namespace trireme {
 
 /// Which data that no other rank holds is hashed between updates: nothing; weights, or the masters they are made from;
-/// or moments too (parallel/zero/seals.h).
-enum class Seal : std::uint8_t { nothing, weights, all };
+/// or moments too (parallel/zero/shard_hashes.h).
+enum class HashedData : std::uint8_t { none, weights, all };
 
 struct ZeroOptions {
   /// 1: optimizer state is sharded; 2: gradients too; 3: parameters too. 0: nothing (make_data_parallel() only)
   int stage = 1;
   int prefetch = 1;                           ///< stage 3: units gathered ahead of the one in use
   std::int64_t resident_bytes = 100'000;      ///< stage 3: smaller parameters stay whole
-  Seal seal = Seal::nothing;                  ///< stage 1 on
+  HashedData hashed_data = HashedData::none;  ///< stage 1 on
   int shard_ranks = 0;                        ///< shard over groups of this many neighbours of data; 0: over all
   std::int64_t bucket_bytes = 25LL << 20;     ///< of f32 gradients in a bucket
   std::int64_t gathering_bytes = 32LL << 20;  ///< stages 1 and 2: most bytes of weights being gathered at once

@@ -91,7 +91,7 @@ void ZeroGradients::start_filling(std::size_t b) {
 void ZeroGradients::zero_grad(int microbatches) {
   sending_ = each_microbatch_;
   expected_pieces_ = each_microbatch_ ? microbatches : 1;
-  for (State& state : states_) {
+  for (BucketGradients& state : states_) {
     state.sum = state.late = {};
     state.pieces = 0;
     state.summed = false;
@@ -101,13 +101,13 @@ void ZeroGradients::zero_grad(int microbatches) {
 
 void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
   if (!sending_) return;
-  State& state = states_[b];
+  BucketGradients& state = states_[b];
   require(each_microbatch_ || !sent_this_round(b), "zero",
           "{}: {} was completed again in the last backward, after its gradient was sent", mesh_.where(),
           buckets_[b].shards[i]->parameter->name);
   Round& round = rounds_[buckets_[b].chunk];
   if (round.over || sent_this_round(b)) end_round(round);
-  note_summed(false);
+  collect_sums_over_copies(false);
   if (state.ready[i]) return;
   state.ready[i] = true;
   --state.missing;
@@ -132,7 +132,7 @@ void ZeroGradients::end_round(Round& round) {
 void ZeroGradients::send(std::size_t b) {
   const CallSite site("sums of gradients");
   const ZeroBucket& bucket = buckets_[b];
-  State& state = states_[b];
+  BucketGradients& state = states_[b];
   Tensor packed;  // [n, piece]
   {
     const MemoryScope scope(MemoryCategory::communication);
@@ -175,7 +175,7 @@ void ZeroGradients::receive_first() {
     report_.communication_seconds += seconds(now - std::max(sent.when, last_arrival_));
     last_arrival_ = now;
   }
-  State& state = states_[sent.bucket];
+  BucketGradients& state = states_[sent.bucket];
   Tensor& sum = state.summed ? state.late : state.sum;
   if (!each_microbatch_) {
     sum = view::slice(state.full, 0, 0, buckets_[sent.bucket].piece);
@@ -189,7 +189,7 @@ void ZeroGradients::receive_first() {
 }
 
 void ZeroGradients::sum_over_copies(std::size_t b) {
-  State& state = states_[b];
+  BucketGradients& state = states_[b];
   state.summed = true;
   if (state.sum.count() == 0) return;  // the same on every rank of the group
   const CallSite site("sums of gradients over copies");
@@ -202,7 +202,7 @@ void ZeroGradients::sum_over_copies(std::size_t b) {
 
 /// Adds up the time of the sums over copies that have ended, or, with `wait`, of all. Must not launch anything: done()
 /// depends on timing.
-void ZeroGradients::note_summed(bool wait) {
+void ZeroGradients::collect_sums_over_copies(bool wait) {
   while (!over_copies_.empty() && (wait || over_copies_.front().work.done())) {
     OverCopies first = std::move(over_copies_.front());
     over_copies_.pop_front();
@@ -236,9 +236,9 @@ GradSyncReport ZeroGradients::finish() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].replicas != nullptr && !states_[b].summed) sum_over_copies(b);
   }
-  note_summed(true);
+  collect_sums_over_copies(true);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    State& state = states_[b];
+    BucketGradients& state = states_[b];
     if (state.late.defined()) {
       sum_over(state.late, *buckets_[b].replicas, buckets_[b].order);
       kernels(state.sum.device()).axpby(1.0, state.late, 1.0, state.sum);

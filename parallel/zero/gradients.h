@@ -55,7 +55,7 @@ class ZeroGradients {
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct State {
+  struct BucketGradients {
     Tensor full;              // [n] f32, the gradients one after the other; undefined when nothing was added
     std::vector<bool> ready;  // by shard, since the bucket was last sent
     std::size_t missing = 0;  // how many are not ready
@@ -89,7 +89,7 @@ class ZeroGradients {
   void send(std::size_t bucket);
   void receive_first();
   void sum_over_copies(std::size_t bucket);
-  void note_summed(bool wait);
+  void collect_sums_over_copies(bool wait);
   void sum_over(const Tensor& x, ProcessGroup& group, SumOrder order);
   std::vector<Tensor> views(std::size_t bucket, const Tensor& full) const;
 
@@ -98,7 +98,7 @@ class ZeroGradients {
   const DeviceMesh& mesh_;
   const bool each_microbatch_;
   bool sending_ = false;  // ready buckets may be sent
-  std::vector<State> states_;
+  std::vector<BucketGradients> states_;
   std::vector<std::size_t> place_in_round_;  // by bucket
   std::map<int, Round> rounds_;              // by chunk
   std::deque<Sent> sent_;                    // oldest first

@@ -7,6 +7,14 @@
 #include "parallel/comm/call_site.h"
 
 namespace trireme {
+namespace {
+
+/// The weights of shard i to hash: f32 ones, and those gathered on use. Otherwise undefined, and the master is hashed.
+Tensor hashed_weights(const ZeroBucket& bucket, std::size_t i) {
+  return bucket.dtype == DType::f32 || bucket.gathered_on_use ? bucket.shards[i]->weights : Tensor();
+}
+
+}  // namespace
 
 ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, Units& units, const ZeroOptions& options)
     : buckets_(buckets), units_(units), options_(options), states_(buckets.size()) {
@@ -43,7 +51,7 @@ void ZeroWeights::gather(std::size_t b) {
 }
 
 void ZeroWeights::complete(std::size_t b) {
-  State& state = states_[b];
+  BucketWeights& state = states_[b];
   const ZeroBucket& bucket = buckets_[b];
   state.arrival.wait();
   if (bucket.gathered_on_use) {
@@ -58,7 +66,7 @@ void ZeroWeights::complete(std::size_t b) {
 }
 
 void ZeroWeights::release(std::size_t b) {
-  State& state = states_[b];
+  BucketWeights& state = states_[b];
   if (!buckets_[b].gathered_on_use) return;
   state.arrival = {};  // waits: its collective must run on every rank
   state.pieces = {};
@@ -67,7 +75,7 @@ void ZeroWeights::release(std::size_t b) {
   state.gathered = false;
 }
 
-void ZeroWeights::settle() {
+void ZeroWeights::finish_gathers() {
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     if (buckets_[b].gathered_on_use) {
       release(b);
@@ -97,20 +105,17 @@ void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
     }
     shard.gradient = bucket.in_piece(gradients, i);
   }
-  const auto sealed = [&](std::size_t i) {  // of f32 weights or those gathered on use; otherwise the master is sealed
-    return bucket.dtype == DType::f32 || bucket.gathered_on_use ? bucket.shards[i]->weights : Tensor();
-  };
-  for (std::size_t i = 0; seals_.started() && i < bucket.shards.size(); ++i) seals_.check(bucket.places[i], sealed(i));
+  check_hashes_of(bucket);
   update_shards(bucket.places);
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-    if (seals_.started()) seals_.seal(bucket.places[i], sealed(i));
+    if (shard_hashes_.started()) shard_hashes_.record(bucket.places[i], hashed_weights(bucket, i));
     bucket.shards[i]->gradient = {};
     bucket.shards[i]->weights = stay[i];
   }
 }
 
 void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards) {
-  settle();
+  finish_gathers();
   std::deque<std::size_t> sent;
   std::int64_t bytes = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {  // in forward order
@@ -129,15 +134,14 @@ void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::Upd
   }
 }
 
-void ZeroWeights::check_seals() {
-  settle();
-  if (!seals_.started()) return;
-  for (const ZeroBucket& bucket : buckets_) {
-    for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-      const bool sealed = bucket.dtype == DType::f32 || bucket.gathered_on_use;
-      seals_.check(bucket.places[i], sealed ? bucket.shards[i]->weights : Tensor());
-    }
-  }
+void ZeroWeights::check_hashes() {
+  finish_gathers();
+  for (const ZeroBucket& bucket : buckets_) check_hashes_of(bucket);
+}
+
+void ZeroWeights::check_hashes_of(const ZeroBucket& bucket) const {
+  for (std::size_t i = 0; shard_hashes_.started() && i < bucket.shards.size(); ++i)
+    shard_hashes_.check(bucket.places[i], hashed_weights(bucket, i));
 }
 
 std::vector<const Unit*> ZeroWeights::wanted(std::size_t use, bool backward) const {

@@ -19,7 +19,7 @@
 
 #include "parallel/data_parallel.h"
 #include "parallel/zero/gradients.h"
-#include "parallel/zero/seals.h"
+#include "parallel/zero/shard_hashes.h"
 
 namespace trireme {
 
@@ -35,16 +35,18 @@ class ZeroWeights final : public UnitObserver {
   /// Updates all weights with `gradients`: calls `update_shards` once for the places of each bucket.
   void update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards);
   void before_use(std::size_t use, bool backward) override;
-  /// From now on, `state` and the shards are sealed between updates.
-  void seal(const ShardList& shards, const std::vector<StateTensor>& state) { seals_.start(shards, state); }
-  void check_seals();  ///< call between updates; settles first
-  void unseal_all() { seals_.unseal_all(); }
+  /// From now on, `state` and the shards are hashed between updates.
+  void hash_shards(const ShardList& shards, const std::vector<StateTensor>& state) {
+    shard_hashes_.start(shards, state);
+  }
+  void check_hashes();  ///< call between updates; calls finish_gathers() first
+  void forget_hashes() { shard_hashes_.forget(); }
   /// Waits for all gathers, and frees whole values of parameters that are gathered on use. Values may then be read and
   /// replaced.
-  void settle();
+  void finish_gathers();
 
  private:
-  struct State {
+  struct BucketWeights {
     Tensor piece;   // [piece], this rank's values; not gathered on use: only while being gathered
     Tensor pieces;  // [n, piece], arriving
     Work arrival;
@@ -56,14 +58,15 @@ class ZeroWeights final : public UnitObserver {
   void release(std::size_t bucket);
   bool is_gathering(std::size_t bucket) const { return states_[bucket].pieces.defined(); }
   void update_bucket(std::size_t bucket, const Tensor& gradients, const DataParallel::UpdateShards& update_shards);
+  void check_hashes_of(const ZeroBucket& bucket) const;
   std::vector<const Unit*> wanted(std::size_t use, bool backward) const;
 
   const std::vector<ZeroBucket>& buckets_;
   Units& units_;
   ZeroOptions options_;
-  std::vector<State> states_;
+  std::vector<BucketWeights> states_;
   std::map<const Unit*, std::vector<std::size_t>> of_unit_;
-  ZeroSeals seals_;
+  ShardHashes shard_hashes_;
 };
 
 }  // namespace trireme

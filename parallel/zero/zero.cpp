@@ -16,12 +16,12 @@ Zero::Zero(const ParameterList& parameters, Units& units, const DeviceMesh& mesh
       gradients_(buckets_, tied_, mesh, options_.stage >= 2),
       weights_(buckets_, units, options_) {}
 
-void Zero::seal(const std::vector<StateTensor>& state) {
-  if (options_.seal == Seal::nothing) return;
-  std::vector<StateTensor> sealed;
+void Zero::hash_shards(const std::vector<StateTensor>& state) {
+  if (options_.hashed_data == HashedData::none) return;
+  std::vector<StateTensor> hashed;
   for (const StateTensor& tensor : state)
-    if (options_.seal != Seal::weights || tensor.name == "master") sealed.push_back(tensor);
-  weights_.seal(shards_, sealed);
+    if (options_.hashed_data != HashedData::weights || tensor.name == "master") hashed.push_back(tensor);
+  weights_.hash_shards(shards_, hashed);
 }
 
 void Zero::sum_squares(Tensor& sum) const {

@@ -44,11 +44,11 @@ class Zero : public DataParallel {
 
   void update(const UpdateShards& update_shards) override { weights_.update(gradients_, update_shards); }
   /// Waits for parameters being gathered; with stage 3, frees the gathered ones.
-  void settle() override { weights_.settle(); }
+  void finish_gathers() override { weights_.finish_gathers(); }
 
-  void seal(const std::vector<StateTensor>& state) override;
-  void check_seals() override { weights_.check_seals(); }  ///< with ZeroOptions::seal
-  void unseal_all() override { weights_.unseal_all(); }
+  void hash_shards(const std::vector<StateTensor>& state) override;
+  void check_hashes() override { weights_.check_hashes(); }  ///< with ZeroOptions::hashed_data
+  void forget_hashes() override { weights_.forget_hashes(); }
   std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const override;
 
   const std::vector<ZeroBucket>& buckets() const { return buckets_; }

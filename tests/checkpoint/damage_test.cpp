@@ -7,6 +7,7 @@
 
 #include "core/hash.h"
 #include "parallel/checkpoint/chunks.h"
+#include "parallel/checkpoint/resume_attempts.h"
 #include "tests/checkpoint/support.h"
 
 using namespace trireme;

@@ -15,7 +15,7 @@
 
 namespace trireme::testing {
 
-struct Fabric::Meeting {
+struct Fabric::Communicator {
   struct Message {
     const std::byte* x = nullptr;
     std::size_t bytes = 0;
@@ -36,7 +36,7 @@ struct Fabric::Meeting {
 
 namespace {
 
-using Meeting = Fabric::Meeting;
+using Communicator = Fabric::Communicator;
 
 struct EventState {
   std::mutex mutex;
@@ -60,66 +60,66 @@ using EventHandle = std::shared_ptr<EventState>;
 EventHandle& event_of(comm::NcclApi::Event event) { return *static_cast<EventHandle*>(event); }
 
 /// The sends and receives that a rank starts together. Returns early when the rank's end is aborted.
-void transfer(Meeting& meeting, int me, int way, const std::vector<FakeNccl::Transfer>& transfers) {
-  std::vector<std::shared_ptr<Meeting::Message>> sent;
-  std::unique_lock lock(meeting.mutex);
-  const auto aborted = [&] { return meeting.aborted[static_cast<std::size_t>(me)]; };
+void transfer(Communicator& communicator, int me, int way, const std::vector<FakeNccl::Transfer>& transfers) {
+  std::vector<std::shared_ptr<Communicator::Message>> sent;
+  std::unique_lock lock(communicator.mutex);
+  const auto aborted = [&] { return communicator.aborted[static_cast<std::size_t>(me)]; };
   for (const auto& t : transfers) {
     if (t.out == nullptr || aborted()) continue;
-    const auto message = std::make_shared<Meeting::Message>(Meeting::Message{t.out, t.bytes, {}, false});
-    meeting.under_way[{me, t.peer, way}].push_back(message);
-    if (meeting.sends == Sends::rendezvous) {
+    const auto message = std::make_shared<Communicator::Message>(Communicator::Message{t.out, t.bytes, {}, false});
+    communicator.under_way[{me, t.peer, way}].push_back(message);
+    if (communicator.sends == Sends::rendezvous) {
       sent.push_back(message);
     } else {
       message->copy.assign(t.out, t.out + t.bytes);
       message->x = message->copy.data();
     }
   }
-  meeting.changed.notify_all();
+  communicator.changed.notify_all();
   for (const auto& t : transfers) {
     if (t.in == nullptr) continue;
-    auto& messages = meeting.under_way[{t.peer, me, way}];
-    meeting.changed.wait(lock, [&] { return aborted() || !messages.empty(); });
+    auto& messages = communicator.under_way[{t.peer, me, way}];
+    communicator.changed.wait(lock, [&] { return aborted() || !messages.empty(); });
     if (aborted()) return;
-    if (messages.front()->bytes != t.bytes) meeting.problem = "sizes differ between ranks";
+    if (messages.front()->bytes != t.bytes) communicator.problem = "sizes differ between ranks";
     std::memcpy(t.in, messages.front()->x, std::min(messages.front()->bytes, t.bytes));
     messages.front()->taken = true;
     messages.pop_front();
-    meeting.changed.notify_all();
+    communicator.changed.notify_all();
   }
-  for (const auto& message : sent) meeting.changed.wait(lock, [&] { return aborted() || message->taken; });
+  for (const auto& message : sent) communicator.changed.wait(lock, [&] { return aborted() || message->taken; });
 }
 
 }  // namespace
 
-std::shared_ptr<Fabric::Meeting> Fabric::join(const comm::NcclApi::Id& id, int ranks) {
+std::shared_ptr<Fabric::Communicator> Fabric::join(const comm::NcclApi::Id& id, int ranks) {
   const std::scoped_lock lock(mutex_);
-  auto& meeting = meetings_[id];
-  if (!meeting) meeting = std::make_shared<Meeting>();
-  const std::scoped_lock inner(meeting->mutex);
-  meeting->sends = sends_;
-  meeting->problem = problem_;
-  meeting->aborted.resize(static_cast<std::size_t>(ranks), false);
-  ++meeting->joined;
-  return meeting;
+  auto& communicator = communicators_[id];
+  if (!communicator) communicator = std::make_shared<Communicator>();
+  const std::scoped_lock inner(communicator->mutex);
+  communicator->sends = sends_;
+  communicator->problem = problem_;
+  communicator->aborted.resize(static_cast<std::size_t>(ranks), false);
+  ++communicator->joined;
+  return communicator;
 }
 
 void Fabric::break_all(const std::string& problem) {
   const std::scoped_lock lock(mutex_);
   problem_ = problem;
-  for (const auto& [id, meeting] : meetings_) {
-    const std::scoped_lock inner(meeting->mutex);
-    meeting->problem = problem;
+  for (const auto& [id, communicator] : communicators_) {
+    const std::scoped_lock inner(communicator->mutex);
+    communicator->problem = problem;
   }
 }
 
 int Fabric::communicators() const {
   const std::scoped_lock lock(mutex_);
   int alive = 0;
-  for (const auto& [id, meeting] : meetings_) {
-    const std::scoped_lock inner(meeting->mutex);
-    alive += meeting->joined;
-    for (const bool aborted : meeting->aborted) alive -= aborted ? 1 : 0;
+  for (const auto& [id, communicator] : communicators_) {
+    const std::scoped_lock inner(communicator->mutex);
+    alive += communicator->joined;
+    for (const bool aborted : communicator->aborted) alive -= aborted ? 1 : 0;
   }
   return alive;
 }
@@ -164,7 +164,7 @@ void FakeStream::run() {
 
 /// One rank's handle of a communicator.
 struct FakeNccl::End {
-  std::shared_ptr<Meeting> meeting;
+  std::shared_ptr<Communicator> communicator;
   int rank = 0, ranks = 0, busy = 0;
 };
 
@@ -190,13 +190,13 @@ comm::NcclApi::Comm FakeNccl::join(const Id& id, int ranks, int rank, const std:
 
 comm::NcclApi::State FakeNccl::state(Comm comm) {
   End& end = *static_cast<End*>(comm);
-  const std::scoped_lock lock(end.meeting->mutex);
-  if (!end.meeting->problem.empty()) return {Health::broken, end.meeting->problem};
-  bool connecting = end.meeting->joined < end.ranks;
-  for (const auto& [way, from, to] : end.meeting->called) {
-    if (from != end.rank || end.meeting->called.contains({way, to, from})) continue;
+  const std::scoped_lock lock(end.communicator->mutex);
+  if (!end.communicator->problem.empty()) return {Health::broken, end.communicator->problem};
+  bool connecting = end.communicator->joined < end.ranks;
+  for (const auto& [way, from, to] : end.communicator->called) {
+    if (from != end.rank || end.communicator->called.contains({way, to, from})) continue;
     connecting = true;
-    if (end.meeting->aborted[static_cast<std::size_t>(to)]) return {Health::broken, "the other end has closed"};
+    if (end.communicator->aborted[static_cast<std::size_t>(to)]) return {Health::broken, "the other end has closed"};
   }
   const bool busy = connecting || end.busy > 0;
   if (end.busy > 0) --end.busy;
@@ -206,9 +206,9 @@ comm::NcclApi::State FakeNccl::state(Comm comm) {
 void FakeNccl::end(Comm comm) noexcept {
   {
     const End& end = *static_cast<End*>(comm);
-    std::unique_lock lock(end.meeting->mutex);
-    end.meeting->changed.wait_for(lock, std::chrono::seconds(1), [&] {
-      return std::all_of(end.meeting->under_way.begin(), end.meeting->under_way.end(),
+    std::unique_lock lock(end.communicator->mutex);
+    end.communicator->changed.wait_for(lock, std::chrono::seconds(1), [&] {
+      return std::all_of(end.communicator->under_way.begin(), end.communicator->under_way.end(),
                          [&](const auto& each) { return std::get<0>(each.first) != end.rank || each.second.empty(); });
     });
   }
@@ -217,26 +217,26 @@ void FakeNccl::end(Comm comm) noexcept {
 
 void FakeNccl::abort(Comm comm) noexcept {
   const std::unique_ptr<End> end(static_cast<End*>(comm));
-  const std::scoped_lock lock(end->meeting->mutex);
-  end->meeting->aborted[static_cast<std::size_t>(end->rank)] = true;
-  for (auto& [route, messages] : end->meeting->under_way)
+  const std::scoped_lock lock(end->communicator->mutex);
+  end->communicator->aborted[static_cast<std::size_t>(end->rank)] = true;
+  for (auto& [route, messages] : end->communicator->under_way)
     if (std::get<0>(route) == end->rank) messages.clear();
-  end->meeting->changed.notify_all();
+  end->communicator->changed.notify_all();
 }
 
 // The first operation of each way connects with all ranks that take part.
 void FakeNccl::start(End& end, Stream stream, std::vector<Transfer> transfers, Way way) {
   {
-    const std::scoped_lock lock(end.meeting->mutex);
-    if (std::exchange(end.busy, 1) > 0) end.meeting->problem = "called while it was busy";
+    const std::scoped_lock lock(end.communicator->mutex);
+    if (std::exchange(end.busy, 1) > 0) end.communicator->problem = "called while it was busy";
     const auto connect = [&](int peer) {
-      if (peer != end.rank) end.meeting->called.insert({static_cast<int>(way), end.rank, peer});
+      if (peer != end.rank) end.communicator->called.insert({static_cast<int>(way), end.rank, peer});
     };
     for (const Transfer& t : transfers) connect(t.peer);
     for (int r = 0; way != Way::messages && r < end.ranks; ++r) connect(r);
   }
-  static_cast<FakeStream*>(stream)->push([meeting = end.meeting, me = end.rank, way = static_cast<int>(way),
-                                          moved = std::move(transfers)] { transfer(*meeting, me, way, moved); });
+  static_cast<FakeStream*>(stream)->push([communicator = end.communicator, me = end.rank, way = static_cast<int>(way),
+                                          moved = std::move(transfers)] { transfer(*communicator, me, way, moved); });
 }
 
 // One per calling thread, as in NCCL.

@@ -28,8 +28,8 @@ enum class Sends { rendezvous, buffered };
 class Fabric {
  public:
   explicit Fabric(Sends sends = Sends::rendezvous) : sends_(sends) {}
-  struct Meeting;  // the ends of one communicator
-  std::shared_ptr<Meeting> join(const comm::NcclApi::Id& id, int ranks);
+  struct Communicator;  // the ends of one communicator
+  std::shared_ptr<Communicator> join(const comm::NcclApi::Id& id, int ranks);
   void break_all(const std::string& problem);  ///< all communicators report this from now on
   int communicators() const;                   ///< joined and not yet aborted, over all ranks
   unsigned next_id();
@@ -39,7 +39,7 @@ class Fabric {
   mutable std::mutex mutex_;
   unsigned ids_ = 0;
   std::string problem_;
-  std::map<comm::NcclApi::Id, std::shared_ptr<Meeting>> meetings_;
+  std::map<comm::NcclApi::Id, std::shared_ptr<Communicator>> communicators_;
 };
 
 /// A queue of work and the thread that does it.

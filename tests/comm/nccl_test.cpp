@@ -9,6 +9,7 @@
 
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl_launch.h"
 #include "parallel/comm/nccl_operation.h"
 #include "parallel/comm/verifying_group.h"
 #include "tests/comm/device_support.h"

@@ -12,11 +12,11 @@ using trireme::most_rounding_ratio;
 namespace {
 
 /// A run of two steps.
-Outcome run(double loss, int tokens = 8) {
-  Outcome outcome;
-  outcome.records[1] = {{"step", 1}, {"loss", 2.5}, {"tokens", 4}};
-  outcome.records[2] = {{"step", 2}, {"loss", loss}, {"tokens", tokens}};
-  return outcome;
+TrainingResult run(double loss, int tokens = 8) {
+  TrainingResult result;
+  result.records[1] = {{"step", 1}, {"loss", 2.5}, {"tokens", 4}};
+  result.records[2] = {{"step", 2}, {"loss", loss}, {"tokens", tokens}};
+  return result;
 }
 
 std::vector<Gap> none(int, double) { return {}; }
@@ -42,14 +42,14 @@ TEST_CASE("a larger difference is accepted only if rounding alone reaches as far
 
 TEST_CASE("counts have no rounding, and a run that is shorter is another run") {
   CHECK_FALSE(unexplained(gaps(run(2.0), run(2.0, 9)), 1.0, none).empty());
-  Outcome shorter = run(2.0);
+  TrainingResult shorter = run(2.0);
   shorter.records.erase(2);
   CHECK_FALSE(unexplained(gaps(run(2.0), shorter), 1.0, none).empty());
 }
 
 TEST_CASE("steps before the first one are not compared, and what only one run has is a gap") {
   CHECK(gaps(run(2.0), run(3.0), 3).empty());
-  Outcome with_validation = run(2.0);
+  TrainingResult with_validation = run(2.0);
   with_validation.records[2]["val_loss"] = 1.0;
   for (const auto& found : {gaps(with_validation, run(2.0)), gaps(run(2.0), with_validation)}) {
     REQUIRE(found.size() == 1);
@@ -59,7 +59,7 @@ TEST_CASE("steps before the first one are not compared, and what only one run ha
 }
 
 TEST_CASE("sampled text is compared, also where it is not UTF-8") {
-  Outcome a = run(2.0), b = run(2.0);
+  TrainingResult a = run(2.0), b = run(2.0);
   a.samples[2] = "ab\xff";
   b.samples[2] = "ac\xff";
   REQUIRE(gaps(a, b).size() == 1);
@@ -67,7 +67,7 @@ TEST_CASE("sampled text is compared, also where it is not UTF-8") {
 }
 
 TEST_CASE("a text may differ where disturbances as large as the largest accepted gap change one") {
-  Outcome a = run(2.0), b = run(2.0);
+  TrainingResult a = run(2.0), b = run(2.0);
   a.samples[2] = "ab";
   b.samples[2] = "ac";
   const std::vector<Gap> found = gaps(a, b);

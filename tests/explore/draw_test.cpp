@@ -13,7 +13,7 @@ TEST_CASE("a case is a function of seed and number, and possible") {
   for (const Kind kind : all_kinds()) {
     CAPTURE(name(kind));
     for (std::uint64_t i = 0; i < 5; ++i) {
-      Dice first(1, i), second(1, i);
+      RandomChoices first(1, i), second(1, i);
       const Case c = draw_case(kind, first);
       CHECK(c == draw_case(kind, second));
       CHECK(is_possible(c));
@@ -27,8 +27,8 @@ TEST_CASE("every flag is drawn, but those that name a file or a time, or that a 
     const Space space(*program);
     std::set<std::string> drawn;
     for (std::uint64_t i = 0; i < 250; ++i) {
-      Dice dice(2, i);
-      for (const auto& [flag, value] : space.draw(dice)) drawn.insert(flag);
+      RandomChoices random(2, i);
+      for (const auto& [flag, value] : space.draw(random)) drawn.insert(flag);
     }
     for (const Flags::Declared& flag : program->flags) {
       CAPTURE(flag.name);
@@ -41,8 +41,8 @@ TEST_CASE("every choice of a flag is drawn") {
   const Space space(train_program());
   std::map<std::string, std::set<std::string>> drawn;
   for (std::uint64_t i = 0; i < 300; ++i) {
-    Dice dice(3, i);
-    for (const auto& [flag, value] : space.draw(dice)) drawn[flag].insert(value);
+    RandomChoices random(3, i);
+    for (const auto& [flag, value] : space.draw(random)) drawn[flag].insert(value);
   }
   for (const Flags::Declared& flag : train_program().flags) {
     if (is_fixed(flag.name) || values_to_draw(flag.name) != nullptr || flag.name == "attention") continue;
@@ -72,9 +72,9 @@ TEST_CASE("a flag that the explorer does not know is drawn from its declaration"
   const Space space(program);
   std::map<std::string, std::set<std::string>> drawn;
   for (std::uint64_t i = 0; i < 200; ++i) {
-    Dice dice(4, i);
+    RandomChoices random(4, i);
     for (const Flags::Declared& flag : program.flags)
-      if (const auto value = space.draw_value(flag, dice)) drawn[flag.name].insert(*value);
+      if (const auto value = space.draw_value(flag, random)) drawn[flag.name].insert(*value);
   }
   CHECK(drawn["new-count"] == std::set<std::string>{"2", "3", "4"});
   CHECK(drawn["new-part"].contains("0.25"));

@@ -35,7 +35,7 @@ weight=blocks.1.mlp.up.weight
 flipped threads 'bit flip, dp=3: the odd rank by majority' 3 $weight \
   "\[replicas\] $weight on rank 1 differs from 2 copies that are equal, on ranks 0, 2" --mesh dp=3 --global-batch 12
 flipped mpi 'bit flip, dp=2: both are named' 2 $weight "$weight differs between rank 0 and rank 1" --mesh dp=2
-flipped threads 'bit flip, ZeRO-3: a sealed shard' 2 $weight "rank 1 .*\[seal\] the shard of $weight changed" \
+flipped threads 'bit flip, ZeRO-3: a hashed shard' 2 $weight "rank 1 .*\[shard-hash\] the shard of $weight changed" \
   --mesh dp=2 --zero 3 --zero-resident 0
 
 # What has copies is compared whatever the dtype: in bf16 a flip in a master or a moment may show in no weight for long.
@@ -81,10 +81,10 @@ if [ "$quick" = no ]; then
   every_bit f32 $weight
   flipped threads 'bit flip, a norm on dp=2,tp=2: four copies' 4 blocks.1.norm1.weight \
     'blocks.1.norm1.weight on rank 1 differs from 3 copies' --mesh dp=2,tp=2
-  flipped mpi 'bit flip of optimizer state, ZeRO-1: sealed' 2 optimizer.m.$weight \
-    "rank 1 .*\[seal\] the shard of optimizer.m.$weight changed" --mesh dp=2 --zero 1 --check-state
-  flipped mpi 'bit flip of a master weight, ZeRO-2 in bf16: sealed' 4 optimizer.master.$weight \
-    "\[seal\] the shard of optimizer.master.$weight changed" --mesh dp=2,tp=2 --zero 2 --dtype bf16
+  flipped mpi 'bit flip of optimizer state, ZeRO-1: hashed' 2 optimizer.m.$weight \
+    "rank 1 .*\[shard-hash\] the shard of optimizer.m.$weight changed" --mesh dp=2 --zero 1 --check-state
+  flipped mpi 'bit flip of a master weight, ZeRO-2 in bf16: hashed' 4 optimizer.master.$weight \
+    "\[shard-hash\] the shard of optimizer.master.$weight changed" --mesh dp=2,tp=2 --zero 2 --dtype bf16
   if [ -x "$bin/guards_bench" ]; then "$bin/guards_bench" | sed 's/^/     /'; fi
 fi
 finish

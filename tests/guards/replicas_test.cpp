@@ -123,7 +123,7 @@ std::pair<int, std::string> missed(const Flips& f) {
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
     gradients_of_step(trainer, options, mesh);
     REQUIRE(trainer.update(3e-3, trainer.gradient_norm()));
-    trainer.weights_changed();  // removes the seals, so that only the comparison of copies can find a flip
+    trainer.weights_changed();  // forgets the hashes of shards, so that only the comparison of copies can find a flip
     std::vector<StateTensor> tensors = trainer.optimizer().state();
     if (f.mesh.zero == 0)
       for (const StateTensor& w : trainer.optimizer().weights()) tensors.push_back(w);
@@ -253,7 +253,7 @@ TEST_CASE("what tp ranks and both ends of a pipeline hold counts too") {
   CHECK_MESSAGE(contains(shard.error, "differs between rank 1 and rank 3"), shard.error);
 }
 
-TEST_CASE("with ZeRO, what one rank alone has is sealed between updates") {
+TEST_CASE("with ZeRO, what one rank alone has is hashed between updates") {
   struct Damage {
     Case mesh;
     DType dtype;
@@ -275,19 +275,20 @@ TEST_CASE("with ZeRO, what one rank alone has is sealed between updates") {
       flip(kind.empty() ? weight(trainer, matrix) : state(trainer, kind, matrix), 11);
     });
     INFO(d.mesh.mesh, " zero ", d.mesh.zero, " ", kind, ": ", ended.error);
-    CHECK(contains(ended.error, "75 trireme: [seal] "));
+    CHECK(contains(ended.error, "75 trireme: [shard-hash] "));
     CHECK(contains(ended.error, d.found));
     CHECK(ended.steps == 2);
   }
 }
 
-TEST_CASE("with ZeRO 1 and 2 a rank's own part of a whole weight is sealed too") {
+TEST_CASE("with ZeRO 1 and 2 a rank's own part of a whole weight is hashed too") {
   GptOptions o = guarded_options({"dp=2", 2});
   const Ended ended = run(o, 1, [](Trainer& trainer) {
     const Tensor whole = weight(trainer, matrix);
     flip(whole, whole.count() - 1);  // the last rows are rank 1's
   });
-  CHECK_MESSAGE(contains(ended.error, "[seal] the shard of blocks.1.mlp.up.weight changed in memory"), ended.error);
+  CHECK_MESSAGE(contains(ended.error, "[shard-hash] the shard of blocks.1.mlp.up.weight changed in memory"),
+                ended.error);
 }
 
 namespace {

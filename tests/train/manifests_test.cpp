@@ -131,13 +131,13 @@ TEST_CASE("the sample for Kubernetes is an MPIJob") {
 TEST_CASE("the sample for Kubernetes fits together") {
   const json job = manifest();
   const json& spec = job["spec"];
-  const auto words = container(job, "Launcher")["command"].get<supervisor::Words>();
+  const auto words = container(job, "Launcher")["command"].get<supervisor::Command>();
   REQUIRE(words.front() == "build/bin/run");
 
   // There are as many ranks as slots, and the supervisor counts as many.
   const int slots = spec["slotsPerWorker"], workers = spec["mpiReplicaSpecs"]["Worker"]["replicas"];
   const auto dashes = std::find(words.begin(), words.end(), "--");
-  const supervisor::Words command(dashes + 1, words.end());
+  const supervisor::Command command(dashes + 1, words.end());
   CHECK(supervisor::launcher_ranks(command) == slots * workers);
   CHECK(supervisor::require_elastic(command).model_ranks == 2);
   CHECK(contains(supervisor::to_string(words), fmt::format("echo $(({} * ", slots)));

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/io.h"
 #include "tests/support/errors.h"
@@ -15,19 +16,19 @@ using namespace trireme::supervisor;
 namespace fs = std::filesystem;
 
 TEST_CASE("supervisor: which ends are final") {
-  const auto of_code = [](int code, bool launched = false) { return judge(Ending::of_exit_code(code), launched); };
-  CHECK(of_code(0) == Verdict::done);
-  CHECK(of_code(75) == Verdict::again);
-  for (const int code : {2, 64, 65, 70, 73, 74, 76, 77, 126, 127, 255}) CHECK(of_code(code) == Verdict::final);
+  const auto of_code = [](int code, bool launched = false) { return classify(Ending::of_exit_code(code), launched); };
+  CHECK(of_code(0) == EndKind::done);
+  CHECK(of_code(75) == EndKind::retryable);
+  for (const int code : {2, 64, 65, 70, 73, 74, 76, 77, 126, 127, 255}) CHECK(of_code(code) == EndKind::final);
   // The signal of a process itself, and as mpirun and shells report it.
   for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGTERM, SIGUSR2}) {
-    CHECK(judge({.signal = signal}, false) == Verdict::again);
-    CHECK(of_code(128 + signal) == Verdict::again);
-    CHECK(of_code(128 + signal, true) == Verdict::again);
+    CHECK(classify({.signal = signal}, false) == EndKind::retryable);
+    CHECK(of_code(128 + signal) == EndKind::retryable);
+    CHECK(of_code(128 + signal, true) == EndKind::retryable);
   }
-  CHECK(of_code(130) == Verdict::final);  // a person's Ctrl-C
-  CHECK(of_code(1) == Verdict::final);
-  CHECK(of_code(1, true) == Verdict::launcher);
+  CHECK(of_code(130) == EndKind::final);  // a person's Ctrl-C
+  CHECK(of_code(1) == EndKind::final);
+  CHECK(of_code(1, true) == EndKind::launcher_failed);
 }
 
 TEST_CASE("supervisor: what waitpid says") {
@@ -146,7 +147,7 @@ TEST_CASE("supervisor: what a world command answers") {
 }
 
 TEST_CASE("supervisor: what a command says") {
-  const Words plain = {"build/bin/train_gpt", "--out", "a", "--mesh=dp=2", "--out=b"};
+  const Command plain = {"build/bin/train_gpt", "--out", "a", "--mesh=dp=2", "--out=b"};
   CHECK(setting(plain, "out") == "b");
   CHECK(setting(plain, "mesh") == "dp=2");
   CHECK_FALSE(setting(plain, "resume"));
@@ -157,7 +158,7 @@ TEST_CASE("supervisor: what a command says") {
                  }),
                  "64 trireme: [run] --out"));
 
-  const Words launched = {"env", "A=1", "/usr/bin/mpirun.openmpi", "-np", "8", "train_gpt", "-n", "3"};
+  const Command launched = {"env", "A=1", "/usr/bin/mpirun.openmpi", "-np", "8", "train_gpt", "-n", "3"};
   CHECK(has_launcher(launched));
   CHECK(launcher_ranks(launched) == 8);
   CHECK(with_launcher_ranks(launched, 4)[4] == "4");
@@ -166,15 +167,15 @@ TEST_CASE("supervisor: what a command says") {
   CHECK(with_launcher_ranks({"srun", "--ntasks=16", "train_gpt"}, 8)[1] == "--ntasks=8");
   CHECK(with_exported({"srun", "train_gpt"}, "X").size() == 2);
   CHECK(contains(failure([] { static_cast<void>(launcher_ranks({"mpirun", "-n", "many", "train_gpt"})); }), "'many'"));
-  CHECK(to_string(Words{"a b", "it's", "", "c=d"}) == "'a b' 'it'\\''s' '' c=d");
+  CHECK(to_string(Command{"a b", "it's", "", "c=d"}) == "'a b' 'it'\\''s' '' c=d");
 
   const TempFolder folder;
   write_file(folder / "c.json", R"({"out": "from_file", "global-batch": 64, "resume": "none"})");
-  const Words configured = {"train_gpt", "--config", (folder / "c.json").string()};
+  const Command configured = {"train_gpt", "--config", (folder / "c.json").string()};
   CHECK(setting(configured, "out") == "from_file");
   CHECK(setting(configured, "global-batch") == "64");
   write_file(folder / "d.json", R"({"global-batch": 32})");
-  Words twice = configured;
+  Command twice = configured;
   twice.push_back("--config=" + (folder / "d.json").string());
   CHECK(setting(twice, "out") == "from_file");
   CHECK(setting(twice, "global-batch") == "32");
@@ -185,28 +186,28 @@ TEST_CASE("supervisor: what a command says") {
 
 TEST_CASE("supervisor: the command of the first start and of the next ones") {
   bool added = false;
-  CHECK(first_command({"t", "--out", "a"}, added) == Words{"t", "--out", "a", "--resume", "auto"});
+  CHECK(first_command({"t", "--out", "a"}, added) == Command{"t", "--out", "a", "--resume", "auto"});
   CHECK(added);
   for (const std::string resume : {"auto", "none", "other/run"}) {
-    const Words command = {"t", "--resume", resume, "--out", "a"};
+    const Command command = {"t", "--resume", resume, "--out", "a"};
     CHECK(first_command(command, added) == command);
     CHECK_FALSE(added);
-    CHECK(next_command(command, true) == Words{"t", "--resume", "auto", "--out", "a"});
+    CHECK(next_command(command, true) == Command{"t", "--resume", "auto", "--out", "a"});
   }
-  CHECK(next_command({"t", "--resume=none"}, false) == Words{"t", "--resume=auto"});
-  CHECK(next_command({"t"}, false) == Words{"t", "--resume", "auto"});
+  CHECK(next_command({"t", "--resume=none"}, false) == Command{"t", "--resume=auto"});
+  CHECK(next_command({"t"}, false) == Command{"t", "--resume", "auto"});
   // The run has no checkpoint of its own yet, so it begins from the other one again.
-  CHECK(next_command({"t", "--resume", "other/run"}, false) == Words{"t", "--resume", "other/run"});
+  CHECK(next_command({"t", "--resume", "other/run"}, false) == Command{"t", "--resume", "other/run"});
   CHECK(resumed_path({"t", "--resume", "other/run"}) == "other/run");
-  for (const Words& none : {Words{"t"}, Words{"t", "--resume", "auto"}, Words{"t", "--resume=none"}})
+  for (const Command& none : {Command{"t"}, Command{"t", "--resume", "auto"}, Command{"t", "--resume=none"}})
     CHECK(resumed_path(none).empty());
 }
 
 TEST_CASE("supervisor: fewer ranks need dp=auto, a launcher and a fixed batch") {
-  const Words good = {"mpirun", "-n", "8", "t", "--mesh", "dp=auto,tp=2", "--global-batch", "64"};
+  const Command good = {"mpirun", "-n", "8", "t", "--mesh", "dp=auto,tp=2", "--global-batch", "64"};
   CHECK(require_elastic(good).ranks == 8);
   CHECK(require_elastic(good).model_ranks == 2);
-  const auto refused = [](const Words& command) {
+  const auto refused = [](const Command& command) {
     return failure([&] { static_cast<void>(require_elastic(command)); });
   };
   CHECK(contains(refused({"t", "--mesh", "dp=auto", "--global-batch", "64"}), "no launcher"));
@@ -216,7 +217,7 @@ TEST_CASE("supervisor: fewer ranks need dp=auto, a launcher and a fixed batch") 
 }
 
 TEST_CASE("supervisor: a command is refused that could not go on") {
-  const auto refused = [](const Options& options, const Words& command) {
+  const auto refused = [](const Options& options, const Command& command) {
     return failure([&] { const Supervisor supervisor(options, command); });
   };
   CHECK(contains(refused({}, {"train_gpt"}), "64 trireme: [run] the command has no --out"));
@@ -260,7 +261,7 @@ TEST_CASE("supervisor: why a job is started again, in a few words") {
       {"[cudaSetDevice] busy (cudaErrorDevicesUnavailable), at a.cpp:7", "a GPU failed"},
       {"[cudnnBackendExecute] it failed", "a GPU failed"},
       {"[replicas] wte.weight differs between rank 0 and rank 1", "a bit changed in memory"},
-      {"[seal] wte.weight changed in memory since its last update", "a bit changed in memory"},
+      {"[shard-hash] wte.weight changed in memory since its last update", "a bit changed in memory"},
       {"[threads] a thread could not be started: no memory", "a thread could not start"},
       {"[threads] another rank has failed", "a rank was lost or late"},
       {"[watch] no sign of life for 3.0 s", "a rank was lost or late"},
@@ -314,6 +315,52 @@ TEST_CASE("supervisor: incidents as lines and as a table") {
                  "2023-11-14T22:13:20Z  a process was killed      signal 9         2             10           3.2"));
   CHECK(contains(table, "the beginning             -\n"));
   CHECK(contains(table, "3 incidents, 3.2 s lost in those that ended\n"));
+}
+
+TEST_CASE("supervisor: an incident is written when its lost time is known, or at the end") {
+  const TempFolder folder;
+  const auto at = [](int seconds) { return std::chrono::system_clock::from_time_t(1'700'000'000 + seconds); };
+  const auto failed = [&](int seconds) {
+    return Incident{.when = at(seconds),
+                    .what = "it failed",
+                    .ending = {.code = 75},
+                    .rank = {},
+                    .message = "",
+                    .resumed_step = {},
+                    .lost = {}};
+  };
+  const auto lines = [&] {
+    std::vector<nlohmann::json> all;
+    std::istringstream text(is_there(folder / "incidents.jsonl") ? read_file(folder / "incidents.jsonl") : "");
+    for (std::string line; std::getline(text, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  };
+  IncidentLog log(folder.path());
+  log.set_ranks(2);  // no incident is open
+  log.finish();
+  CHECK(lines().empty());
+
+  log.add(failed(10), at(4));
+  log.set_ranks(3);
+  log.set_resumed_step(20);
+  CHECK(log.open());
+  CHECK(lines().empty());
+  CHECK(log.close(at(15)) == 11);
+  CHECK_FALSE(log.open());
+  REQUIRE(lines().size() == 1);
+  CHECK(lines()[0]["seconds_lost"] == 11);
+  CHECK(lines()[0]["ranks"] == 3);
+  CHECK(lines()[0]["resumed_step"] == 20);
+
+  log.add(failed(30), at(25));
+  log.add(failed(40), at(40));  // the job since then made no step
+  REQUIRE(lines().size() == 2);
+  CHECK(lines()[1]["seconds_lost"] == 15);
+  log.finish();
+  log.finish();
+  REQUIRE(lines().size() == 3);
+  CHECK_FALSE(lines()[2].contains("seconds_lost"));
+  CHECK(log.all().size() == 3);
 }
 
 TEST_CASE("supervisor: the last step that was logged") {

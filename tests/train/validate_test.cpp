@@ -15,7 +15,7 @@ using namespace trireme::testing;
 
 namespace {
 
-std::string verdict(const std::vector<std::string>& arguments) {
+std::string refusal(const std::vector<std::string>& arguments) {
   return failure([&] {
     GptOptions options;
     Flags flags("", "");
@@ -29,26 +29,26 @@ std::string verdict(const std::vector<std::string>& arguments) {
 }  // namespace
 
 TEST_CASE("combinations that work are let through") {
-  CHECK(verdict({}) == "nothing");
-  CHECK(verdict({"--heads", "4", "--width", "128", "--layers", "4", "--mesh", "dp=2,tp=4,pp=4"}) == "nothing");
-  CHECK(verdict({"--layers", "5", "--mesh", "pp=4"}) == "nothing");  // uneven stages
-  CHECK(verdict({"--optimizer", "sgd", "--momentum", "0"}) == "nothing");
-  CHECK(verdict({"--lr-schedule", "constant"}) == "nothing");
-  CHECK(verdict({"--warmup-steps", "1000", "--steps", "1000"}) == "nothing");
+  CHECK(refusal({}) == "nothing");
+  CHECK(refusal({"--heads", "4", "--width", "128", "--layers", "4", "--mesh", "dp=2,tp=4,pp=4"}) == "nothing");
+  CHECK(refusal({"--layers", "5", "--mesh", "pp=4"}) == "nothing");  // uneven stages
+  CHECK(refusal({"--optimizer", "sgd", "--momentum", "0"}) == "nothing");
+  CHECK(refusal({"--lr-schedule", "constant"}) == "nothing");
+  CHECK(refusal({"--warmup-steps", "1000", "--steps", "1000"}) == "nothing");
 }
 
 TEST_CASE("weights stay packed only where our own product packs them whole") {
-  CHECK(verdict({"--keep-packed", "on", "--micro-batches", "4", "--mesh", "dp=2", "--zero", "2"}) == "nothing");
-  CHECK(verdict({"--keep-packed", "on", "--gemm", "trireme", "--micro-batches", "2"}) == "nothing");
-  CHECK(contains(verdict({"--keep-packed", "on"}), "64 trireme: [keep-packed] --keep-packed on with one micro-batch"));
-  CHECK(contains(verdict({"--keep-packed", "on", "--gemm", "eigen"}), "--gemm trireme, which packs weights itself"));
-  CHECK(contains(verdict({"--keep-packed", "on", "--mesh", "dp=2", "--zero", "3"}),
+  CHECK(refusal({"--keep-packed", "on", "--micro-batches", "4", "--mesh", "dp=2", "--zero", "2"}) == "nothing");
+  CHECK(refusal({"--keep-packed", "on", "--gemm", "trireme", "--micro-batches", "2"}) == "nothing");
+  CHECK(contains(refusal({"--keep-packed", "on"}), "64 trireme: [keep-packed] --keep-packed on with one micro-batch"));
+  CHECK(contains(refusal({"--keep-packed", "on", "--gemm", "eigen"}), "--gemm trireme, which packs weights itself"));
+  CHECK(contains(refusal({"--keep-packed", "on", "--mesh", "dp=2", "--zero", "3"}),
                  "weights are there only while they are used"));
 }
 
 TEST_CASE("a spike's window: what is allowed, and that 0 is not what turns the detector off") {
   for (const std::string window : {"0", "4", "-1", "1048577"})
-    CHECK(verdict({"--spike-threshold", "9", "--spike-window", window}) ==
+    CHECK(refusal({"--spike-threshold", "9", "--spike-window", window}) ==
           fmt::format("64 trireme: [guards] --spike-window {}: a loss is compared with the median of this many losses; "
                       "expected 5 to 1048576; change --spike-window, or turn the detector off with --spike-threshold 0",
                       window));
@@ -57,31 +57,31 @@ TEST_CASE("a spike's window: what is allowed, and that 0 is not what turns the d
   for (const std::string window : {"5", "100", "1048576"}) {
     std::vector<std::string> arguments = detector;
     arguments.push_back(window);
-    CHECK(verdict(arguments) == "nothing");
+    CHECK(refusal(arguments) == "nothing");
   }
-  CHECK(verdict({"--spike-window", "many"}) ==
+  CHECK(refusal({"--spike-window", "many"}) ==
         "64 trireme: [flags] --spike-window: expected an integer; got \"many\"; change --spike-window");
-  CHECK(verdict({"--spike-rollbacks", "-1"}) ==
+  CHECK(refusal({"--spike-rollbacks", "-1"}) ==
         "64 trireme: [flags] --spike-rollbacks: expected an integer in [0, 1073741824]; got \"-1\"; change "
         "--spike-rollbacks");
-  CHECK(verdict({"--spike-window", "100"}) == "nothing");  // the default may be given
+  CHECK(refusal({"--spike-window", "100"}) == "nothing");  // the default may be given
 }
 
 TEST_CASE("what --zero 3 may be tuned to is told as a range, and not by the default") {
-  CHECK(verdict({"--zero-prefetch", "65"}) ==
+  CHECK(refusal({"--zero-prefetch", "65"}) ==
         "64 trireme: [flags] --zero-prefetch: expected an integer in [0, 64]; got \"65\"; change --zero-prefetch");
-  CHECK(verdict({"--zero-resident", "-1"}) ==
+  CHECK(refusal({"--zero-resident", "-1"}) ==
         "64 trireme: [flags] --zero-resident: expected an integer of at least 0; got \"-1\"; change --zero-resident");
 }
 
 TEST_CASE("a profile needs steps to record and a folder to be written to") {
-  CHECK(verdict({"--profile", "trace.json"}) == "nothing");
-  CHECK(contains(verdict({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
-  CHECK(contains(verdict({"--profile", "/tmp"}), "--profile /tmp is a folder"));
-  CHECK(contains(verdict({"--profile", "/dev/null"}), "--profile /dev/null is a device"));
-  CHECK(contains(verdict({"--profile", "trace.json", "--steps", "2"}), "after the first 2, and --steps is 2"));
-  CHECK(verdict({"--profile", "trace.json", "--profile-steps", "5"}) == "nothing");
-  CHECK(contains(verdict({"--profile-steps", "5"}),
+  CHECK(refusal({"--profile", "trace.json"}) == "nothing");
+  CHECK(contains(refusal({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
+  CHECK(contains(refusal({"--profile", "/tmp"}), "--profile /tmp is a folder"));
+  CHECK(contains(refusal({"--profile", "/dev/null"}), "--profile /dev/null is a device"));
+  CHECK(contains(refusal({"--profile", "trace.json", "--steps", "2"}), "after the first 2, and --steps is 2"));
+  CHECK(refusal({"--profile", "trace.json", "--profile-steps", "5"}) == "nothing");
+  CHECK(contains(refusal({"--profile-steps", "5"}),
                  "64 trireme: [profile] --profile-steps has no effect without --profile"));
 }
 
@@ -91,61 +91,61 @@ TEST_CASE("a profile replaces nothing but a profile") {
   const auto file = (folder / "file").string(), out = (folder / "run").string();
   write_file(file, "a text to learn from");
   CHECK(
-      contains(verdict({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and is not a trace"));
+      contains(refusal({"--profile", file}), "64 trireme: [profile] --profile " + file + " exists and is not a trace"));
   CHECK(read_file(file) == "a text to learn from");
   write_file(file, "");  // as mktemp makes them
-  CHECK(verdict({"--profile", file}) == "nothing");
+  CHECK(refusal({"--profile", file}) == "nothing");
   write_file(file, R"({"displayTimeUnit": "ms", "traceEvents": []})");
-  CHECK(verdict({"--profile", file}) == "nothing");
+  CHECK(refusal({"--profile", file}) == "nothing");
 
   for (const std::string name : {"/metrics.jsonl", "/checkpoints/trace.json", "/../run/config.json"})
-    CHECK(contains(verdict({"--out", out, "--profile", out + name}), "is in the folder of --out"));
-  CHECK(verdict({"--out", out, "--profile", file}) == "nothing");
-  CHECK(verdict({"--out", out, "--profile", out + ".json"}) == "nothing");
+    CHECK(contains(refusal({"--out", out, "--profile", out + name}), "is in the folder of --out"));
+  CHECK(refusal({"--out", out, "--profile", file}) == "nothing");
+  CHECK(refusal({"--out", out, "--profile", out + ".json"}) == "nothing");
 }
 
 TEST_CASE("recomputing every K-th block needs K blocks") {
-  CHECK(verdict({"--layers", "4", "--recompute", "every:4"}) == "nothing");
-  CHECK(contains(verdict({"--layers", "4", "--recompute", "every:5"}),
+  CHECK(refusal({"--layers", "4", "--recompute", "every:4"}) == "nothing");
+  CHECK(contains(refusal({"--layers", "4", "--recompute", "every:5"}),
                  "64 trireme: [--recompute] every:5 of 4 layers recomputes no block; expected at most every:4"));
 }
 
 TEST_CASE("pipelines: schedules and stages that fit, and those that do not") {
-  CHECK(verdict({"--layers", "4", "--mesh", "pp=2", "--pipeline", "interleaved:2"}) == "nothing");
-  CHECK(verdict({"--layers", "4", "--pipeline", "interleaved:4"}) == "nothing");  // chunks of one rank
-  CHECK(verdict({"--layers", "4", "--mesh", "pp=4", "--pipeline", "zero-bubble"}) == "nothing");
-  CHECK(verdict({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "2,5,1"}) == "nothing");
-  CHECK(verdict({"--layers", "8", "--mesh", "pp=2", "--pipeline", "interleaved:2", "--stage-layers", "2,3,2,1"}) ==
+  CHECK(refusal({"--layers", "4", "--mesh", "pp=2", "--pipeline", "interleaved:2"}) == "nothing");
+  CHECK(refusal({"--layers", "4", "--pipeline", "interleaved:4"}) == "nothing");  // chunks of one rank
+  CHECK(refusal({"--layers", "4", "--mesh", "pp=4", "--pipeline", "zero-bubble"}) == "nothing");
+  CHECK(refusal({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "2,5,1"}) == "nothing");
+  CHECK(refusal({"--layers", "8", "--mesh", "pp=2", "--pipeline", "interleaved:2", "--stage-layers", "2,3,2,1"}) ==
         "nothing");
 
-  CHECK(verdict({"--layers", "5", "--mesh", "pp=2", "--pipeline", "interleaved:3"}) ==
+  CHECK(refusal({"--layers", "5", "--mesh", "pp=2", "--pipeline", "interleaved:3"}) ==
         "64 trireme: [--pipeline] --layers 5 are fewer than 2 x 3 = 6 stages (pp=2 ranks of --pipeline "
         "interleaved:3), and a stage holds at least one layer; expected at most 5 stages; change --layers, --pipeline, "
         "or pp in --mesh");
   for (const char* name : {"interleaved", "interleaved:", "interleaved:0", "interleaved:-2", "interleaved:two",
                            "interleaved:1.5", "zigzag", ""}) {
-    const std::string refused = verdict({"--pipeline", name});
+    const std::string refused = refusal({"--pipeline", name});
     CHECK_MESSAGE(contains(refused, "64 trireme: [pipeline]"), name, ": ", refused);
     CHECK_MESSAGE(contains(refused, "change --pipeline"), name, ": ", refused);
   }
-  CHECK(contains(verdict({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "3,3,3"}),
+  CHECK(contains(refusal({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "3,3,3"}),
                  "places 3 + 3 + 3 = 9 layers; the model has 8; change --stage-layers or --layers"));
-  CHECK(contains(verdict({"--layers", "8", "--mesh", "pp=2", "--stage-layers", "3,3,2"}),
+  CHECK(contains(refusal({"--layers", "8", "--mesh", "pp=2", "--stage-layers", "3,3,2"}),
                  "names 3 stages; the pipeline has 2"));
   CHECK(
-      contains(verdict({"--layers", "8", "--mesh", "pp=2", "--stage-layers", "8,0"}), "is not a list of layer counts"));
+      contains(refusal({"--layers", "8", "--mesh", "pp=2", "--stage-layers", "8,0"}), "is not a list of layer counts"));
 }
 
 TEST_CASE("model against itself and against the mesh") {
-  CHECK(verdict({"--width", "100", "--heads", "3"}) ==
+  CHECK(refusal({"--width", "100", "--heads", "3"}) ==
         "64 trireme: [model] --width 100 is not a multiple of --heads 3: 100 / 3 leaves 1; expected --heads that "
         "divide the width; change "
         "--width or --heads");
-  CHECK(verdict({"--heads", "6", "--width", "384", "--mesh", "tp=4"}) ==
+  CHECK(refusal({"--heads", "6", "--width", "384", "--mesh", "tp=4"}) ==
         "64 trireme: [model] --heads 6 cannot be shared by tp=4 ranks: 6 / 4 leaves 2; expected tp of 1, 2, 3 or 6; "
         "change --heads, or tp in "
         "--mesh");
-  CHECK(verdict({"--layers", "3", "--mesh", "pp=4"}) ==
+  CHECK(refusal({"--layers", "3", "--mesh", "pp=4"}) ==
         "64 trireme: [model] --layers 3 are fewer than pp=4 stages, and a stage holds at least one layer; expected pp "
         "of at most 3; change "
         "--layers, or pp in --mesh");
@@ -155,7 +155,7 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
   const std::vector<std::string> model = {"--heads", "4", "--width", "64", "--context", "48"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), model.begin(), model.end());
-    return verdict(more);
+    return refusal(more);
   };
   CHECK(with({"--mesh", "cp=2"}) == "nothing");
   CHECK(with({"--mesh", "cp=4", "--context-parallel", "ulysses"}) == "nothing");
@@ -177,15 +177,15 @@ TEST_CASE("a sequence cut over cp: its length, and the heads that ulysses exchan
 }
 
 TEST_CASE("a run prints in one way") {
-  for (const char* flag : {"--quiet", "--verbose", "--json"}) CHECK(verdict({flag}) == "nothing");
-  CHECK(contains(verdict({"--quiet", "--verbose"}), "64 trireme: [output] --quiet with --verbose"));
-  CHECK(contains(verdict({"--quiet", "--dry-run"}), "64 trireme: [output] --quiet with --dry-run"));
-  CHECK(contains(verdict({"--quiet", "--json"}), "64 trireme: [output] --json with --quiet"));
-  CHECK(contains(verdict({"--json", "--verbose"}), "64 trireme: [output] --json with --verbose"));
+  for (const char* flag : {"--quiet", "--verbose", "--json"}) CHECK(refusal({flag}) == "nothing");
+  CHECK(contains(refusal({"--quiet", "--verbose"}), "64 trireme: [output] --quiet with --verbose"));
+  CHECK(contains(refusal({"--quiet", "--dry-run"}), "64 trireme: [output] --quiet with --dry-run"));
+  CHECK(contains(refusal({"--quiet", "--json"}), "64 trireme: [output] --json with --quiet"));
+  CHECK(contains(refusal({"--json", "--verbose"}), "64 trireme: [output] --json with --verbose"));
 }
 
 TEST_CASE("checkpoints and event files need a folder") {
-  CHECK(verdict({"--checkpoint-every", "5", "--out", "none"}) ==
+  CHECK(refusal({"--checkpoint-every", "5", "--out", "none"}) ==
         "64 trireme: [checkpoint] --checkpoint-every has no effect with --out none, as checkpoints are in that folder; "
         "expected --out DIR or auto; change --out or drop it");
   for (const auto& flags : std::vector<std::vector<std::string>>{{"--checkpoint-minutes", "0.5"},
@@ -196,42 +196,42 @@ TEST_CASE("checkpoints and event files need a folder") {
     const auto with_out = [&](const std::string& out) {
       std::vector<std::string> all = flags;
       all.insert(all.end(), {"--out", out});
-      return verdict(all);
+      return refusal(all);
     };
     CHECK(contains(with_out("none"), "--out"));
     CHECK(with_out("run") == "nothing");
     if (flags.front() == "--resume")
-      CHECK(contains(verdict(flags), "--resume auto continues the run in the folder of --out, and --out is auto"));
+      CHECK(contains(refusal(flags), "--resume auto continues the run in the folder of --out, and --out is auto"));
     else
-      CHECK(verdict(flags) == "nothing");
+      CHECK(refusal(flags) == "nothing");
   }
 }
 
 TEST_CASE("an address for Prometheus") {
-  CHECK(verdict({"--prometheus", "localhost:9400"}) == "nothing");
-  CHECK(contains(verdict({"--prometheus", "localhost"}), "64 trireme: [--prometheus] 'localhost' is not an address"));
+  CHECK(refusal({"--prometheus", "localhost:9400"}) == "nothing");
+  CHECK(contains(refusal({"--prometheus", "localhost"}), "64 trireme: [--prometheus] 'localhost' is not an address"));
 }
 
 TEST_CASE("threads that no machine has") {
-  CHECK(contains(verdict({"--mesh", "dp=100000"}), "are 100000 ranks; expected at most 1024 as threads"));
+  CHECK(contains(refusal({"--mesh", "dp=100000"}), "are 100000 ranks; expected at most 1024 as threads"));
   CHECK(
-      contains(verdict({"--threads", "100000"}), "--threads 100000 x 1 ranks = 100000 threads; expected at most 4096"));
+      contains(refusal({"--threads", "100000"}), "--threads 100000 x 1 ranks = 100000 threads; expected at most 4096"));
 }
 
 TEST_CASE("a fast reduction needs processes") {
-  CHECK(verdict({"--mesh", "dp=2", "--reduction", "exact"}) == "nothing");
-  CHECK(verdict({"--mesh", "dp=2", "--reduction", "auto"}) == "nothing");
-  CHECK(verdict({"--mesh", "dp=2", "--reduction", "fast"}) ==
+  CHECK(refusal({"--mesh", "dp=2", "--reduction", "exact"}) == "nothing");
+  CHECK(refusal({"--mesh", "dp=2", "--reduction", "auto"}) == "nothing");
+  CHECK(refusal({"--mesh", "dp=2", "--reduction", "fast"}) ==
         "64 trireme: [reduction] --reduction fast lets NCCL or MPI add, and ranks that are threads use neither; "
         "expected auto or exact, or a launcher; change or drop --reduction, or start processes with mpirun");
-  CHECK(verdict({"--ranks", "mpi", "--reduction", "fast"}) == "nothing");
+  CHECK(refusal({"--ranks", "mpi", "--reduction", "fast"}) == "nothing");
 }
 
 TEST_CASE("documents") {
-  CHECK(verdict({"--document-mask", "on"}) == "nothing");
-  CHECK(verdict({"--document-mask", "on", "--document-separator", "3"}) == "nothing");
+  CHECK(refusal({"--document-mask", "on"}) == "nothing");
+  CHECK(refusal({"--document-mask", "on", "--document-separator", "3"}) == "nothing");
   CHECK(
-      contains(verdict({"--document-separator", "3"}), "--document-separator has no effect with --document-mask off"));
+      contains(refusal({"--document-separator", "3"}), "--document-separator has no effect with --document-mask off"));
   DataOptions o;
   CHECK(o.separator(7, 10) == std::nullopt);
   o.document_mask = true;
@@ -245,94 +245,94 @@ TEST_CASE("documents") {
 }
 
 TEST_CASE("experts") {
-  CHECK(verdict({"--experts", "8", "--mesh", "dp=4,ep=4"}) == "nothing");
+  CHECK(refusal({"--experts", "8", "--mesh", "dp=4,ep=4"}) == "nothing");
   CHECK(
-      verdict({"--experts", "6", "--mesh", "dp=4,ep=4"}) ==
+      refusal({"--experts", "6", "--mesh", "dp=4,ep=4"}) ==
       "64 trireme: [experts] --experts 6 cannot be shared by ep=4 ranks: 6 / 4 leaves 2; expected ep of 1, 2, 3 or 6; "
       "change --experts, or ep in --mesh");
   CHECK(
-      contains(verdict({"--experts", "2", "--top-k", "3"}), "--top-k 3 is more than --experts 2; expected at most 2"));
-  CHECK(contains(verdict({"--experts", "4", "--top-k", "1", "--router-norm", "after"}),
+      contains(refusal({"--experts", "2", "--top-k", "3"}), "--top-k 3 is more than --experts 2; expected at most 2"));
+  CHECK(contains(refusal({"--experts", "4", "--top-k", "1", "--router-norm", "after"}),
                  "the softmax of one chosen expert is always 1, so the router would not learn"));
-  CHECK(contains(verdict({"--moe-every", "2"}),
+  CHECK(contains(refusal({"--moe-every", "2"}),
                  "--moe-every has no effect with --experts 0; expected --experts above 0"));
-  CHECK(verdict({"--experts", "4", "--moe-every", "2"}) == "nothing");
-  CHECK(contains(verdict({"--experts", "4", "--layers", "4", "--moe-every", "5"}),
+  CHECK(refusal({"--experts", "4", "--moe-every", "2"}) == "nothing");
+  CHECK(contains(refusal({"--experts", "4", "--layers", "4", "--moe-every", "5"}),
                  "--moe-every 5 of 4 layers leaves 4 / 5 = 0 blocks with experts; expected at most 4"));
-  CHECK(contains(verdict({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 divides experts over ranks, and there are none"));
-  CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "0"}), "--capacity-factor"));
-  CHECK(contains(verdict({"--experts", "4", "--capacity-factor", "-1"}), "--capacity-factor"));
+  CHECK(contains(refusal({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 divides experts over ranks, and there are none"));
+  CHECK(contains(refusal({"--experts", "4", "--capacity-factor", "0"}), "--capacity-factor"));
+  CHECK(contains(refusal({"--experts", "4", "--capacity-factor", "-1"}), "--capacity-factor"));
   const std::vector<std::pair<std::string, std::string>> others = {
       {"--top-k", "3"},    {"--router-norm", "after"}, {"--capacity-factor", "1.5"}, {"--shared-experts", "1"},
       {"--aux-loss", "0"}, {"--z-loss", "0"},          {"--aux-scope", "batch"}};
   for (const auto& [flag, value] : others) {
-    CHECK(contains(verdict({flag, value}), flag + " has no effect with --experts 0; expected --experts above 0"));
-    CHECK(verdict({"--experts", "4", flag, value}) == "nothing");
+    CHECK(contains(refusal({flag, value}), flag + " has no effect with --experts 0; expected --experts above 0"));
+    CHECK(refusal({"--experts", "4", flag, value}) == "nothing");
   }
-  CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--aux-loss", "0"}),
+  CHECK(contains(refusal({"--experts", "4", "--aux-scope", "batch", "--aux-loss", "0"}),
                  "--aux-scope has no effect with --aux-loss 0; expected --aux-loss above 0"));
-  CHECK(contains(verdict({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
+  CHECK(contains(refusal({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
                  "8 sequences / (micro-batch 2 x dp) are 4 micro-batches; expected 1"));
 }
 
 TEST_CASE("key-value heads, hidden features, rotated pairs and positions that do not divide") {
-  CHECK(verdict({"--heads", "6", "--width", "384", "--kv-heads", "4"}) ==
+  CHECK(refusal({"--heads", "6", "--width", "384", "--kv-heads", "4"}) ==
         "64 trireme: [model] --kv-heads 4 cannot be shared by --heads 6: 6 / 4 leaves 2; expected --kv-heads of 1, 2, "
         "3 or 6; change --kv-heads or --heads");
-  CHECK(verdict({"--heads", "12", "--width", "384", "--kv-heads", "3", "--mesh", "tp=2"}) ==
+  CHECK(refusal({"--heads", "12", "--width", "384", "--kv-heads", "3", "--mesh", "tp=2"}) ==
         "64 trireme: [model] --kv-heads 3 cannot be shared by tp=2 ranks: 3 / 2 leaves 1, and 2 / 3 leaves 2; expected "
         "that one divides the other; change --kv-heads, or tp in --mesh");
-  CHECK(verdict({"--heads", "12", "--width", "384", "--kv-heads", "2", "--mesh", "tp=4"}) == "nothing");
+  CHECK(refusal({"--heads", "12", "--width", "384", "--kv-heads", "2", "--mesh", "tp=4"}) == "nothing");
   CHECK(
-      contains(verdict({"--ffn-width", "101", "--mesh", "tp=2"}),
+      contains(refusal({"--ffn-width", "101", "--mesh", "tp=2"}),
                "an MLP of 101 hidden features cannot be split over tp=2 ranks: 101 / 2 leaves 1; change --ffn-width"));
-  CHECK(contains(verdict({"--heads", "4", "--width", "36", "--positions", "rope"}),
+  CHECK(contains(refusal({"--heads", "4", "--width", "36", "--positions", "rope"}),
                  "--positions rope turns pairs of features, and a head has --width 36 / --heads 4 = 9 of them"));
-  CHECK(verdict({"--context", "33", "--mesh", "tp=2"}) ==
+  CHECK(refusal({"--context", "33", "--mesh", "tp=2"}) ==
         "64 trireme: [mesh] sequence parallelism gives each of tp=2 ranks an equal part of --context 33: 33 / 2 leaves "
         "1; change --context or tp in --mesh, or give --sequence-parallel off");
-  CHECK(verdict({"--context", "33", "--mesh", "tp=2", "--sequence-parallel", "off"}) == "nothing");
-  CHECK(verdict({"--context", "33", "--sequence-parallel", "on"}) == "nothing");  // tp=1: nothing is cut
+  CHECK(refusal({"--context", "33", "--mesh", "tp=2", "--sequence-parallel", "off"}) == "nothing");
+  CHECK(refusal({"--context", "33", "--sequence-parallel", "on"}) == "nothing");  // tp=1: nothing is cut
 }
 
 TEST_CASE("schedule") {
-  CHECK(contains(verdict({"--lr", "1e-4", "--min-lr", "1e-3"}),
+  CHECK(contains(refusal({"--lr", "1e-4", "--min-lr", "1e-3"}),
                  "64 trireme: [schedule] --min-lr 0.001 is above --lr 0.0001; expected at most 0.0001"));
-  CHECK(contains(verdict({"--steps", "10", "--warmup-steps", "11"}),
+  CHECK(contains(refusal({"--steps", "10", "--warmup-steps", "11"}),
                  "--warmup-steps 11 is more than --steps 10; expected at most 10"));
-  CHECK(contains(verdict({"--warmup-steps", "100", "--decay-steps", "50"}),
+  CHECK(contains(refusal({"--warmup-steps", "100", "--decay-steps", "50"}),
                  "--decay-steps 50 comes before --warmup-steps 100 are over; expected at least 100"));
-  CHECK(contains(verdict({"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "5", "--decay-steps", "6"}),
+  CHECK(contains(refusal({"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "5", "--decay-steps", "6"}),
                  "5 + --decay-steps 6 = 11 is more than --steps 10"));
-  CHECK(contains(verdict({"--lr-schedule", "constant", "--min-lr", "0"}),
+  CHECK(contains(refusal({"--lr-schedule", "constant", "--min-lr", "0"}),
                  "--min-lr has no effect with --lr-schedule constant; expected --lr-schedule cosine, linear or wsd"));
-  CHECK(contains(verdict({"--lr-schedule", "constant", "--decay-steps", "5"}), "--decay-steps has no effect"));
+  CHECK(contains(refusal({"--lr-schedule", "constant", "--decay-steps", "5"}), "--decay-steps has no effect"));
 }
 
 TEST_CASE("optimizer flags that would be ignored") {
-  CHECK(verdict({"--momentum", "0.5"}) ==
+  CHECK(refusal({"--momentum", "0.5"}) ==
         "64 trireme: [optimizer] --momentum has no effect with --optimizer adamw; expected --optimizer sgd; drop "
         "--momentum or change --optimizer");
-  CHECK(contains(verdict({"--optimizer", "sgd", "--beta1", "0.8"}), "--beta1 has no effect"));
-  CHECK(contains(verdict({"--optimizer", "sgd", "--beta2", "0.8"}), "--beta2 has no effect"));
-  CHECK(contains(verdict({"--optimizer", "sgd", "--eps", "1"}), "--eps has no effect"));
+  CHECK(contains(refusal({"--optimizer", "sgd", "--beta1", "0.8"}), "--beta1 has no effect"));
+  CHECK(contains(refusal({"--optimizer", "sgd", "--beta2", "0.8"}), "--beta2 has no effect"));
+  CHECK(contains(refusal({"--optimizer", "sgd", "--eps", "1"}), "--eps has no effect"));
 }
 
 TEST_CASE("run") {
-  CHECK(contains(verdict({"--val-fraction", "0", "--eval-every", "10"}),
+  CHECK(contains(refusal({"--val-fraction", "0", "--eval-every", "10"}),
                  "--eval-every 10 needs validation text, and --val-fraction is 0"));
-  CHECK(contains(verdict({"--steps", "5", "--sample-every", "10"}), "--sample-every 10 is more than --steps 5"));
-  CHECK(contains(verdict({"--sample-length", "10"}), "--sample-length has no effect with --sample-every 0"));
-  CHECK(verdict({"--sample-length", "10", "--sample-every", "10"}) == "nothing");
-  CHECK(contains(verdict({"--val-fraction", "0", "--eval-batches", "3"}),
+  CHECK(contains(refusal({"--steps", "5", "--sample-every", "10"}), "--sample-every 10 is more than --steps 5"));
+  CHECK(contains(refusal({"--sample-length", "10"}), "--sample-length has no effect with --sample-every 0"));
+  CHECK(refusal({"--sample-length", "10", "--sample-every", "10"}) == "nothing");
+  CHECK(contains(refusal({"--val-fraction", "0", "--eval-batches", "3"}),
                  "--eval-batches has no effect with --val-fraction 0"));
-  CHECK(contains(verdict({"--val-fraction", "0", "--eval-batches", "all"}), "--eval-batches has no effect"));
-  CHECK(verdict({"--val-fraction", "0"}) == "nothing");
+  CHECK(contains(refusal({"--val-fraction", "0", "--eval-batches", "all"}), "--eval-batches has no effect"));
+  CHECK(refusal({"--val-fraction", "0"}) == "nothing");
 }
 
 TEST_CASE("a flag without effect is named as such, whatever its value") {
-  CHECK(contains(verdict({"--dp-shard", "3", "--mesh", "dp=2"}), "--dp-shard has no effect with --zero 0"));
-  CHECK(contains(verdict({"--lr-schedule", "constant", "--min-lr", "1"}), "--min-lr has no effect"));
+  CHECK(contains(refusal({"--dp-shard", "3", "--mesh", "dp=2"}), "--dp-shard has no effect with --zero 0"));
+  CHECK(contains(refusal({"--lr-schedule", "constant", "--min-lr", "1"}), "--min-lr has no effect"));
   for (const std::string window : {"9", "0"})
-    CHECK(contains(verdict({"--spike-window", window}), "--spike-window has no effect with --spike-threshold 0;"));
+    CHECK(contains(refusal({"--spike-window", window}), "--spike-window has no effect with --spike-threshold 0;"));
 }

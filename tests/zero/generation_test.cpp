@@ -14,11 +14,11 @@ namespace {
 constexpr int steps = 3;
 
 /// By step and length of the text, the logits of the token after it; the same bits on every rank that has them.
-std::map<std::string, Tensor> logits_after_steps(const Job& job) {
+std::map<std::string, Tensor> logits_after_steps(const ZeroRun& run) {
   const std::vector<std::int32_t> text = {5, 16, 49, 18, 55, 36, 44, 3};
-  const GptOptions o = options_of(job);
+  const GptOptions o = options_of(run);
   Collected logits;
-  run_mesh(job.mesh, [&](const MeshPtr& mesh) {
+  run_mesh(run.mesh, [&](const MeshPtr& mesh) {
     GptRun run(o, mesh);
     for (int step = 1; step <= steps; ++step) {
       run.steps(1);
@@ -31,7 +31,7 @@ std::map<std::string, Tensor> logits_after_steps(const Job& job) {
   });
   std::map<std::string, Tensor> result;
   for (const auto& [name, found] : logits.all()) {
-    for (const Tensor& one : found) CHECK_MESSAGE(same_bits(one, found.front()), job.mesh, " ", name);
+    for (const Tensor& one : found) CHECK_MESSAGE(same_bits(one, found.front()), run.mesh, " ", name);
     result[name] = found.front();
   }
   return result;
@@ -39,12 +39,12 @@ std::map<std::string, Tensor> logits_after_steps(const Job& job) {
 
 /// Losses of the steps, and the last rank's weights at the end. `disturbed`: with evaluation and generation after every
 /// step.
-std::pair<std::vector<double>, std::vector<Tensor>> outcome(const Job& job, bool disturbed) {
-  const GptOptions o = options_of(job);
+std::pair<std::vector<double>, std::vector<Tensor>> outcome(const ZeroRun& run, bool disturbed) {
+  const GptOptions o = options_of(run);
   std::vector<double> losses;
   std::vector<Tensor> weights;
   std::mutex mutex;
-  run_mesh(job.mesh, [&](const MeshPtr& mesh) {
+  run_mesh(run.mesh, [&](const MeshPtr& mesh) {
     GptRun run(o, mesh);
     std::vector<double> mine;
     for (int step = 0; step < steps; ++step) {
@@ -85,9 +85,9 @@ TEST_CASE("logits after a step are of that step's weights, under every stage and
 TEST_CASE("under ZeRO, training with evaluation and generation in between is training without, bit for bit") {
   for (const std::int64_t zero : {1, 2, 3}) {
     for (const std::string& pipeline : {std::string("1f1b"), std::string("interleaved:2")}) {
-      const Job job{.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 2, .pipeline = pipeline};
-      const auto [plain_losses, plain_weights] = outcome(job, false);
-      const auto [losses, weights] = outcome(job, true);
+      const ZeroRun run{.mesh = "dp=2,pp=2", .zero = zero, .micro_batches = 2, .pipeline = pipeline};
+      const auto [plain_losses, plain_weights] = outcome(run, false);
+      const auto [losses, weights] = outcome(run, true);
       INFO("zero ", zero, " ", pipeline);
       CHECK(losses == plain_losses);
       REQUIRE(weights.size() == plain_weights.size());

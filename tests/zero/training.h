@@ -7,7 +7,7 @@
 
 namespace trireme::testing {
 
-struct Job {
+struct ZeroRun {
   std::string mesh = "dp=2";
   std::int64_t zero = 0;
   std::int64_t micro_batches = 1;
@@ -18,18 +18,18 @@ struct Job {
   std::int64_t dp_shard = 0;
 };
 
-inline GptOptions options_of(const Job& job) {
+inline GptOptions options_of(const ZeroRun& run) {
   GptOptions o;
   o.model.config = {.layers = 4, .heads = 2, .width = 22, .context = 8, .vocab = test_vocab};  // 22: uneven shards
-  o.mesh.axes = job.mesh;
-  o.mesh.pipeline = job.pipeline;
-  o.mesh.zero = job.zero;
-  if (job.zero == 3) o.mesh.zero_resident = 200;
-  if (job.dp_shard > 0) o.mesh.dp_shard = job.dp_shard;
-  o.batch.global_batch = job.global_batch;
-  o.batch.micro_batches = job.micro_batches;
-  o.precision.dtype = job.dtype;
-  o.optimizer.clip = job.clip;
+  o.mesh.axes = run.mesh;
+  o.mesh.pipeline = run.pipeline;
+  o.mesh.zero = run.zero;
+  if (run.zero == 3) o.mesh.zero_resident = 200;
+  if (run.dp_shard > 0) o.mesh.dp_shard = run.dp_shard;
+  o.batch.global_batch = run.global_batch;
+  o.batch.micro_batches = run.micro_batches;
+  o.precision.dtype = run.dtype;
+  o.optimizer.clip = run.clip;
   resolve(o, 0);
   validate(o);
   return o;

@@ -28,10 +28,10 @@ std::string contents(const std::filesystem::path& out) {
 }
 
 /// Trains for `steps` steps, from the run in `from` if given, and saves. Returns contents(out).
-std::string trained(const Job& job, int steps, const std::filesystem::path& out,
+std::string trained(const ZeroRun& run, int steps, const std::filesystem::path& out,
                     const std::filesystem::path& from = {}) {
-  const GptOptions o = options_of(job);
-  run_mesh(job.mesh, [&](const MeshPtr& mesh) {
+  const GptOptions o = options_of(run);
+  run_mesh(run.mesh, [&](const MeshPtr& mesh) {
     GptRun run(o, mesh);
     if (!from.empty()) run.load(from);
     run.steps(steps);
@@ -102,11 +102,11 @@ TEST_CASE("a stopped run goes on bit for bit, and moves between stages and meshe
     for (const DType dtype : {DType::f32, DType::bf16}) {
       if (sanitized && (zero == 2 || dtype != DType::bf16)) continue;
       const TempFolder folder;
-      const Job job{.mesh = "dp=2,pp=2", .zero = zero, .dtype = dtype};
-      const std::string straight = trained(job, 6, folder / "straight");
-      trained(job, 3, folder / "first");
-      CHECK(trained(job, 3, folder / "second", folder / "first") == straight);
-      Job other = job;
+      const ZeroRun run{.mesh = "dp=2,pp=2", .zero = zero, .dtype = dtype};
+      const std::string straight = trained(run, 6, folder / "straight");
+      trained(run, 3, folder / "first");
+      CHECK(trained(run, 3, folder / "second", folder / "first") == straight);
+      ZeroRun other = run;
       other.zero = 0;
       CHECK(trained(other, 3, folder / "moved", folder / "first") == straight);
       trained({.mesh = "dp=3", .zero = zero, .dtype = dtype}, 0, folder / "elsewhere", folder / "straight");
@@ -137,9 +137,9 @@ TEST_CASE("trap 1: both copies of a tied embedding stay bit-equal for 20 steps, 
 }
 
 TEST_CASE("flags without a use are refused, and a shard size that does not divide") {
-  const auto refused = [](const Job& job, const std::function<void(MeshOptions&)>& change) {
+  const auto refused = [](const ZeroRun& run, const std::function<void(MeshOptions&)>& change) {
     return error_of([&] {
-      GptOptions o = options_of(job);
+      GptOptions o = options_of(run);
       change(o.mesh);
       validate(o);
     });

@@ -101,7 +101,7 @@ TEST_CASE("a parameter that is gathered on use has memory only inside its unit; 
     CHECK_THROWS_WITH_AS(p.local.data<float>(), doctest::Contains("have been released"), Error);
     const NoGrad guard;
     forward(model, [&](const Parameter&) { CHECK(live() - before >= pieces + unit); });
-    zero.settle();
+    zero.finish_gathers();
     CHECK(live() - before == pieces);
     CHECK_THROWS_AS(p.local.data<float>(), Error);
   });
@@ -143,7 +143,7 @@ TEST_CASE(
           optimizer->step(0.01, 1.0);
         }
         refused();
-        zero.settle();
+        zero.finish_gathers();
         refused();
       }
     });
@@ -234,8 +234,6 @@ TEST_CASE("trap 21: without a gradient AdamW decays matrices only, also when the
   });
 }
 
-}  // namespace weights_test
-
 TEST_CASE("an optimizer of shards that nothing sums the gradients of refuses to step") {
   run_mesh("dp=2", [](const MeshPtr& mesh) {
     HandMade model = make_model();
@@ -244,3 +242,5 @@ TEST_CASE("an optimizer of shards that nothing sums the gradients of refuses to 
     CHECK_THROWS_WITH_AS(optimizer->step(1.0, 1.0), doctest::Contains("expected attach() before step()"), Error);
   });
 }
+
+}  // namespace weights_test

@@ -24,22 +24,22 @@ std::string ending(int code, const std::string& last_line) {
 }
 
 std::string last_line(const std::string& output) {
-  Outcome outcome;
-  outcome.output = output;
-  return outcome.last_line();
+  TrainingResult result;
+  result.output = output;
+  return result.last_line();
 }
 
 bool is_refusal(int code) {
   return code == static_cast<int>(ExitCode::usage) || code == static_cast<int>(ExitCode::data);
 }
 
-/// The verdict that follows from the exit codes alone; nothing if both runs succeeded.
-std::optional<Verdict> judge_codes(const Outcome& a, const Outcome& b) {
+/// The result that follows from the exit codes alone; nothing if both runs succeeded.
+std::optional<CaseResult> result_of_codes(const TrainingResult& a, const TrainingResult& b) {
   if (a.code == 0 && b.code == 0) return std::nullopt;
-  if (a.code == b.code && is_refusal(a.code)) return Verdict::refused(a.last_line());
+  if (a.code == b.code && is_refusal(a.code)) return CaseResult::refused(a.last_line());
   const bool both_numerical = a.code == b.code && a.code == static_cast<int>(ExitCode::numerical);
-  if (both_numerical) return Verdict::refused(a.last_line());  // no numbers to compare: the loss scale is useless
-  return Verdict::wrong(
+  if (both_numerical) return CaseResult::refused(a.last_line());  // no numbers to compare: the loss scale is useless
+  return CaseResult::wrong(
       fmt::format("{}, the other run: {}", ending(a.code, a.last_line()), ending(b.code, b.last_line())));
 }
 
@@ -82,85 +82,86 @@ Arguments on_one_rank(const Arguments& flags) {
 
 /// Runs `a`, whose flags are `flags`, again with weights disturbed before `step` by a few units of the dtype's
 /// roundoff times a factor, and returns the gaps to `a`.
-Disturbances disturbances(Lab& lab, const Outcome& a, const Arguments& flags, DType dtype, std::int64_t step,
-                          std::int64_t first_step) {
-  return [&lab, &a, flags, dtype, step, first_step](int number, double factor) {
+Disturbances disturbances(ProgramRunner& runner, const TrainingResult& a, const Arguments& flags, DType dtype,
+                          std::int64_t step, std::int64_t first_step) {
+  return [&runner, &a, flags, dtype, step, first_step](int number, double factor) {
     const double size = factor * roundoff(dtype) * (1 << number % 4);
     const std::string noise = fmt::format("noise@step={},factor={},seed={}", step, size, number + 1);
     const std::string fault = value_of(flags, "fault");
-    const Outcome other = lab.train("disturbed", with(flags, {{"fault", fault.empty() ? noise : fault + ";" + noise}}));
+    const TrainingResult other =
+        runner.train("disturbed", with(flags, {{"fault", fault.empty() ? noise : fault + ";" + noise}}));
     return gaps(a, other, first_step);
   };
 }
 
-Verdict check_gradients(const Case& c, Lab& lab) {
-  const Ended ended = lab.parity(c.flags);
-  if (ended.code == 0) return Verdict::right();
+CaseResult check_gradients(const Case& c, ProgramRunner& runner) {
+  const Ended ended = runner.parity(c.flags);
+  if (ended.code == 0) return CaseResult::right();
   const bool overflows = ended.code == static_cast<int>(ExitCode::numerical) && value_of(c.flags, "dtype") == "f16";
-  if (is_refusal(ended.code) || overflows) return Verdict::refused(last_line(ended.output));
-  return Verdict::wrong(ending(ended.code, last_line(ended.output)));
+  if (is_refusal(ended.code) || overflows) return CaseResult::refused(last_line(ended.output));
+  return CaseResult::wrong(ending(ended.code, last_line(ended.output)));
 }
 
-bool first_step_skipped(const Outcome& run) {
+bool first_step_skipped(const TrainingResult& run) {
   const auto first = run.records.find(1);
   return first == run.records.end() || first->second.value("skipped", 0) > 0;
 }
 
 /// The first step of a 16-bit run must be close to that of f32. This finds errors that occur both on the mesh and on
 /// one rank.
-std::string differing_from_f32(const Outcome& reference, Arguments flags, Lab& lab) {
+std::string differing_from_f32(const TrainingResult& reference, Arguments flags, ProgramRunner& runner) {
   constexpr double units = 64;  // of roundoff: rounding errors of many operations add up
   const DType dtype = dtype_of(flags);
   if (first_step_skipped(reference)) return {};  // the first recorded step then used other samples
   for (const char* flag : {"dtype", "loss-scale", "loss-scale-window", "loss-scale-hysteresis"}) flags.erase(flag);
-  const Outcome exact = lab.train("f32", flags);
+  const TrainingResult exact = runner.train("f32", flags);
   std::vector<Gap> first = gaps(exact, reference);
   std::erase_if(first, [](const Gap& gap) { return gap.step != 1 || (gap.key != "loss" && gap.key != "grad_norm"); });
-  return unexplained(first, units * roundoff(dtype), disturbances(lab, exact, flags, dtype, 1, 1));
+  return unexplained(first, units * roundoff(dtype), disturbances(runner, exact, flags, dtype, 1, 1));
 }
 
-Verdict check_run(const Case& c, Lab& lab) {
+CaseResult check_run(const Case& c, ProgramRunner& runner) {
   const Arguments one = on_one_rank(c.flags);
   const DType dtype = dtype_of(c.flags);
-  const Outcome mesh = lab.train("mesh", c.flags), reference = lab.train("one", one);
+  const TrainingResult mesh = runner.train("mesh", c.flags), reference = runner.train("one", one);
   // Only the emulated GPU refuses what a GPU does not support; the reference runs on the CPU.
-  if (is_refusal(mesh.code) && c.flags.contains("device")) return Verdict::refused(mesh.last_line());
-  if (const auto verdict = judge_codes(mesh, reference)) return *verdict;
+  if (is_refusal(mesh.code) && c.flags.contains("device")) return CaseResult::refused(mesh.last_line());
+  if (const auto result = result_of_codes(mesh, reference)) return *result;
   const std::string what =
-      unexplained(gaps(reference, mesh), accepted(c.flags), disturbances(lab, reference, one, dtype, 1, 0));
-  if (!what.empty()) return Verdict::wrong("one rank and the mesh: " + what);
-  const std::string far = dtype == DType::f32 ? "" : differing_from_f32(reference, one, lab);
-  return far.empty() ? Verdict::right() : Verdict::wrong("f32 and 16 bits: " + far);
+      unexplained(gaps(reference, mesh), accepted(c.flags), disturbances(runner, reference, one, dtype, 1, 0));
+  if (!what.empty()) return CaseResult::wrong("one rank and the mesh: " + what);
+  const std::string far = dtype == DType::f32 ? "" : differing_from_f32(reference, one, runner);
+  return far.empty() ? CaseResult::right() : CaseResult::wrong("f32 and 16 bits: " + far);
 }
 
-Verdict check_bits(const Case& c, Lab& lab) {
-  const Outcome first = lab.train("first", c.flags), second = lab.train("second", with(c.flags, c.change));
-  if (const auto verdict = judge_codes(first, second)) return *verdict;
+CaseResult check_bits(const Case& c, ProgramRunner& runner) {
+  const TrainingResult first = runner.train("first", c.flags), second = runner.train("second", with(c.flags, c.change));
+  if (const auto result = result_of_codes(first, second)) return *result;
   const std::string what = differing_bits(first, second);
-  return what.empty() ? Verdict::right() : Verdict::wrong("bits differ: " + what);
+  return what.empty() ? CaseResult::right() : CaseResult::wrong("bits differ: " + what);
 }
 
-Verdict check_resume(const Case& c, Lab& lab) {
+CaseResult check_resume(const Case& c, ProgramRunner& runner) {
   const std::int64_t every = number_of(c.flags, "checkpoint-every", 0), steps = number_of(c.flags, "steps", 0);
-  if (every <= 0 || every >= steps) return Verdict::refused("no checkpoint to resume from");
-  const Outcome whole = lab.train("whole", c.flags);
-  Outcome resumed;
+  if (every <= 0 || every >= steps) return CaseResult::refused("no checkpoint to resume from");
+  const TrainingResult whole = runner.train("whole", c.flags);
+  TrainingResult resumed;
   if (whole.code == 0) {
     const auto path = whole.out / "checkpoints" / fmt::format("step_{:08}", every);
-    resumed = lab.train("resumed", with(with(c.flags, c.change), {{"resume", path.string()}}));
+    resumed = runner.train("resumed", with(with(c.flags, c.change), {{"resume", path.string()}}));
   } else {
-    resumed = lab.train("resumed", with(c.flags, c.change));
+    resumed = runner.train("resumed", with(c.flags, c.change));
   }
-  if (const auto verdict = judge_codes(whole, resumed)) return *verdict;
+  if (const auto result = result_of_codes(whole, resumed)) return *result;
   const bool same_mesh = std::all_of(c.change.begin(), c.change.end(),
                                      [&](const auto& item) { return is_neutral(c.flags, item.first, item.second); });
   if (same_mesh) {
     const std::string what = differing_bits(whole, resumed, every + 1);
-    return what.empty() ? Verdict::right() : Verdict::wrong("after a resume bits differ: " + what);
+    return what.empty() ? CaseResult::right() : CaseResult::wrong("after a resume bits differ: " + what);
   }
   const std::string what = unexplained(gaps(whole, resumed, every + 1), accepted(c.flags),
-                                       disturbances(lab, whole, c.flags, dtype_of(c.flags), every + 1, every + 1));
-  return what.empty() ? Verdict::right() : Verdict::wrong("after a resume on another mesh: " + what);
+                                       disturbances(runner, whole, c.flags, dtype_of(c.flags), every + 1, every + 1));
+  return what.empty() ? CaseResult::right() : CaseResult::wrong("after a resume on another mesh: " + what);
 }
 
 /// The lines of `output` that contain `part`.
@@ -173,61 +174,62 @@ std::string lines_with(const std::string& output, const std::string& part) {
   return lines;
 }
 
-Verdict check_faults(const Case& c, Lab& lab) {
+CaseResult check_faults(const Case& c, ProgramRunner& runner) {
   const std::string fault = value_of(c.flags, "fault");
   const bool nan = fault.starts_with("nan");
   const std::size_t rank = fault.find(",rank=");
-  if (fault.empty()) return Verdict::refused("no fault was planted");
+  if (fault.empty()) return CaseResult::refused("no fault was planted");
   Arguments one = on_one_rank(c.flags);
   if (rank != std::string::npos) one["fault"] = fault.substr(0, rank);
-  const Outcome mesh = lab.train("mesh", c.flags), reference = lab.train("one", one);
-  if (const auto verdict = judge_codes(mesh, reference)) return *verdict;
+  const TrainingResult mesh = runner.train("mesh", c.flags), reference = runner.train("one", one);
+  if (const auto result = result_of_codes(mesh, reference)) return *result;
   if (nan) {
     const std::string lines = lines_with(mesh.output, " skipped: ");
     const std::string place = "on rank " + fault.substr(rank + 6);
     if (lines.find(place + " ") == std::string::npos && lines.find(place + ",") == std::string::npos &&
         ranks_of(c.flags) > 1)
-      return Verdict::wrong(fmt::format("a NaN {} was not named; it was said: {}", place, lines));
+      return CaseResult::wrong(fmt::format("a NaN {} was not named; it was said: {}", place, lines));
   } else if ((lines_with(mesh.output, "above --spike-threshold").empty()) !=
              (lines_with(reference.output, "above --spike-threshold").empty())) {
-    return Verdict::wrong("one rank and the mesh disagree about a spike");
+    return CaseResult::wrong("one rank and the mesh disagree about a spike");
   }
-  const std::string what =
-      unexplained(gaps(reference, mesh), accepted(c.flags), disturbances(lab, reference, one, dtype_of(c.flags), 1, 0));
-  return what.empty() ? Verdict::right() : Verdict::wrong("one rank and the mesh after a fault: " + what);
+  const std::string what = unexplained(gaps(reference, mesh), accepted(c.flags),
+                                       disturbances(runner, reference, one, dtype_of(c.flags), 1, 0));
+  return what.empty() ? CaseResult::right() : CaseResult::wrong("one rank and the mesh after a fault: " + what);
 }
 
-Verdict check_verify(const Case& c, Lab& lab) {
-  const Outcome run = lab.train("run", c.flags);
-  if (is_refusal(run.code)) return Verdict::refused(run.last_line());
-  if (run.output.find("injected fault") == std::string::npos) return Verdict::refused("no fault was planted");
+CaseResult check_verify(const Case& c, ProgramRunner& runner) {
+  const TrainingResult run = runner.train("run", c.flags);
+  if (is_refusal(run.code)) return CaseResult::refused(run.last_line());
+  if (run.output.find("injected fault") == std::string::npos) return CaseResult::refused("no fault was planted");
   const bool found =
       run.code == static_cast<int>(ExitCode::desync) || run.code == static_cast<int>(ExitCode::retryable);
   // A flip must be reported by a comparison of replicas or by a checksum, not as a lost rank.
   const bool flip = value_of(c.flags, "fault").starts_with("flip");
   const bool named = !flip || run.output.find("[replicas]") != std::string::npos ||
-                     run.output.find("[seal]") != std::string::npos || run.output.find("[verify]") != std::string::npos;
-  if (found && named) return Verdict::right();
-  return Verdict::wrong("a planted fault was not found: " + ending(run.code, run.last_line()));
+                     run.output.find("[shard-hash]") != std::string::npos ||
+                     run.output.find("[verify]") != std::string::npos;
+  if (found && named) return CaseResult::right();
+  return CaseResult::wrong("a planted fault was not found: " + ending(run.code, run.last_line()));
 }
 
 }  // namespace
 
-Verdict check_case(const Case& c, Lab& lab) {
-  if (amplifies_rounding(c)) return Verdict::refused("AdamW's updates are unbounded: expected beta1^2 < beta2");
+CaseResult check_case(const Case& c, ProgramRunner& runner) {
+  if (amplifies_rounding(c)) return CaseResult::refused("AdamW's updates are unbounded: expected beta1^2 < beta2");
   switch (c.kind) {
     case Kind::gradients:
-      return check_gradients(c, lab);
+      return check_gradients(c, runner);
     case Kind::run:
-      return check_run(c, lab);
+      return check_run(c, runner);
     case Kind::resume:
-      return check_resume(c, lab);
+      return check_resume(c, runner);
     case Kind::bits:
-      return check_bits(c, lab);
+      return check_bits(c, runner);
     case Kind::faults:
-      return check_faults(c, lab);
+      return check_faults(c, runner);
     case Kind::verify:
-      return check_verify(c, lab);
+      return check_verify(c, runner);
   }
   fail(ExitCode::internal, "explore", "a kind without a check");
 }

@@ -19,7 +19,7 @@ bool rounds(const std::string& key) {
   return keys.contains(key);
 }
 
-std::string differing_checkpoints(const Outcome& a, const Outcome& b) {
+std::string differing_checkpoints(const TrainingResult& a, const TrainingResult& b) {
   checkpoint::Checkpoint first(find_saved_run(a.out)), second(find_saved_run(b.out));
   const std::vector<checkpoint::Difference> differences = checkpoint::compare(first, second);
   if (differences.empty()) return {};
@@ -31,7 +31,7 @@ std::string differing_checkpoints(const Outcome& a, const Outcome& b) {
 /// Calls f(step, key, a, b) for quantities that both runs have. A quantity that only one run has is ignored: that run
 /// logged it more often.
 template <class F>
-void for_each_pair(const Outcome& a, const Outcome& b, std::int64_t first_step, const F& f) {
+void for_each_pair(const TrainingResult& a, const TrainingResult& b, std::int64_t first_step, const F& f) {
   for (const auto& [step, record] : a.records) {
     const auto other = b.records.find(step);
     if (step < first_step || other == b.records.end()) continue;
@@ -45,7 +45,7 @@ void for_each_pair(const Outcome& a, const Outcome& b, std::int64_t first_step, 
   }
 }
 
-std::int64_t last_step(const Outcome& run) { return run.records.empty() ? 0 : run.records.rbegin()->first; }
+std::int64_t last_step(const TrainingResult& run) { return run.records.empty() ? 0 : run.records.rbegin()->first; }
 
 /// As text, even if a sample of bytes is not valid UTF-8.
 std::string shown(const nlohmann::json& value) {
@@ -54,7 +54,7 @@ std::string shown(const nlohmann::json& value) {
 
 }  // namespace
 
-std::string differing_bits(const Outcome& a, const Outcome& b, std::int64_t first_step) {
+std::string differing_bits(const TrainingResult& a, const TrainingResult& b, std::int64_t first_step) {
   std::string found;
   for_each_pair(a, b, first_step, [&](std::int64_t step, const std::string& key, const auto& x, const auto& y) {
     if (found.empty() && x != y) found = fmt::format("{} of step {}: {} and {}", key, step, shown(x), shown(y));
@@ -64,7 +64,7 @@ std::string differing_bits(const Outcome& a, const Outcome& b, std::int64_t firs
   return found.empty() ? differing_checkpoints(a, b) : found;
 }
 
-std::vector<Gap> gaps(const Outcome& a, const Outcome& b, std::int64_t first_step) {
+std::vector<Gap> gaps(const TrainingResult& a, const TrainingResult& b, std::int64_t first_step) {
   std::vector<Gap> found;
   for (const auto& [step, record] : a.records) {  // runs with the same logging have the same keys
     const auto other = b.records.find(step);

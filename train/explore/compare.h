@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "train/explore/lab.h"
+#include "train/explore/program_runner.h"
 
 namespace trireme::explore {
 
 /// The first difference between two runs, or nothing. Compares records and samples of the steps that both have, from
 /// `first_step` on, and the checkpoints at the end.
-std::string differing_bits(const Outcome& a, const Outcome& b, std::int64_t first_step = 0);
+std::string differing_bits(const TrainingResult& a, const TrainingResult& b, std::int64_t first_step = 0);
 
 /// A difference in one quantity of one step.
 struct Gap {
@@ -27,7 +27,7 @@ struct Gap {
   double relative;  ///< infinite for quantities without rounding: tokens, skipped steps, text
 };
 /// All differences from `first_step` on, including quantities that only one of the runs has.
-std::vector<Gap> gaps(const Outcome& a, const Outcome& b, std::int64_t first_step = 0);
+std::vector<Gap> gaps(const TrainingResult& a, const TrainingResult& b, std::int64_t first_step = 0);
 
 /// Returns the gaps between run `a` and its disturbance `number`, which is `factor` times as large as rounding.
 using Disturbances = std::function<std::vector<Gap>(int number, double factor)>;

@@ -34,8 +34,8 @@ int share(Kind kind) {
   return 0;
 }
 
-Kind draw_kind(Dice& dice) {
-  auto rest = static_cast<int>(dice.below(100));
+Kind draw_kind(RandomChoices& random) {
+  auto rest = static_cast<int>(random.below(100));
   for (const Kind kind : all_kinds()) {
     rest -= share(kind);
     if (rest < 0) return kind;
@@ -81,56 +81,56 @@ Explorer::Explorer(Settings settings, std::function<void(const std::string&)> te
       tell_(std::move(tell)),
       emulated_(std::filesystem::exists(settings_.programs / "train_gpt_emulated")) {}
 
-void Explorer::count(const Case& c, const Verdict& verdict, double seconds) {
+void Explorer::count(const Case& c, const CaseResult& result, double seconds) {
   const std::scoped_lock lock(mutex_);
   if (seconds > slowest_) {
     slowest_ = seconds;
     slowest_case_ = to_text(c);
   }
   Tally& tally = tallies_[c.kind];
-  switch (verdict.kind) {
-    case Verdict::Kind::right:
+  switch (result.kind) {
+    case CaseResult::Kind::right:
       ++tally.right;
       ++right_;
       break;
-    case Verdict::Kind::refused:
+    case CaseResult::Kind::refused:
       ++tally.refused;
-      ++refusals_[without_numbers(verdict.text)];
+      ++refusals_[without_numbers(result.text)];
       break;
-    case Verdict::Kind::wrong:
+    case CaseResult::Kind::wrong:
       ++tally.wrong;
       ++wrong_;
       break;
   }
 }
 
-void Explorer::report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab) {
+void Explorer::report(const Case& c, const std::string& origin, const CaseResult& result, ProgramRunner& runner) {
   constexpr int repeats = 3;
   Case smallest = c;
   // Printed at once: shrinking takes a while and may be interrupted.
-  tell(fmt::format("WRONG ({}): {}\n  drawn as: {}", origin, verdict.text, to_text(c)));
+  tell(fmt::format("WRONG ({}): {}\n  drawn as: {}", origin, result.text, to_text(c)));
   std::string text;
-  if (!settings_.first && !verdict.text.starts_with("refused")) {
+  if (!settings_.first && !result.text.starts_with("refused")) {
     const Clock::time_point start = Clock::now();
-    Verdict last = verdict;
+    CaseResult last = result;
     smallest = shrink(
         c,
         [&](const Case& candidate) {
-          const Verdict found = check_case(candidate, lab);
-          const bool alike = found.kind == Verdict::Kind::wrong && sort_of(found.text) == sort_of(verdict.text);
+          const CaseResult found = check_case(candidate, runner);
+          const bool alike = found.kind == CaseResult::Kind::wrong && sort_of(found.text) == sort_of(result.text);
           if (alike) last = found;
           return alike;
         },
         [&] { return seconds_since(start) < settings_.shrink_seconds && !settings_.stop(); });
     int again = 0;
-    for (int i = 0; i < repeats; ++i) again += check_case(smallest, lab).kind == Verdict::Kind::wrong ? 1 : 0;
+    for (int i = 0; i < repeats; ++i) again += check_case(smallest, runner).kind == CaseResult::Kind::wrong ? 1 : 0;
     text += fmt::format("  smallest of {}: {}\n  it fails {} of {} times\n", origin, last.text, again, repeats);
   }
   text += fmt::format("  ./trireme explore --replay '{}'", to_text(smallest));
-  lab.begin_case();
-  check_case(smallest, lab);
-  for (std::size_t i = 0; i < std::min<std::size_t>(2, lab.commands().size()); ++i)
-    text += fmt::format("\n  {} {}", i == 0 ? "runs" : "and ", lab.commands()[i]);
+  runner.begin_case();
+  check_case(smallest, runner);
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, runner.commands().size()); ++i)
+    text += fmt::format("\n  {} {}", i == 0 ? "runs" : "and ", runner.commands()[i]);
   tell(text);
 }
 
@@ -140,17 +140,17 @@ void Explorer::tell(const std::string& text) {
 }
 
 void Explorer::work(int worker, const std::function<std::optional<std::pair<Case, std::string>>()>& next) {
-  Lab lab(settings_.programs, settings_.folder / fmt::format("worker{}", worker), settings_.limit);
+  ProgramRunner runner(settings_.programs, settings_.folder / fmt::format("worker{}", worker), settings_.limit);
   while (const auto drawn = next()) {
     const auto& [c, origin] = *drawn;
     const Clock::time_point start = Clock::now();
-    lab.begin_case();
-    Verdict verdict = check_case(c, lab);
+    runner.begin_case();
+    CaseResult result = check_case(c, runner);
     // Otherwise nobody would notice that the case is no longer checked.
-    if (replaying_ && verdict.kind == Verdict::Kind::refused)
-      verdict = Verdict::wrong("refused: the programs no longer take this case: " + verdict.text);
-    count(c, verdict, seconds_since(start));
-    if (verdict.kind == Verdict::Kind::wrong) report(c, origin, verdict, lab);
+    if (replaying_ && result.kind == CaseResult::Kind::refused)
+      result = CaseResult::wrong("refused: the programs no longer take this case: " + result.text);
+    count(c, result, seconds_since(start));
+    if (result.kind == CaseResult::Kind::wrong) report(c, origin, result, runner);
   }
 }
 
@@ -198,9 +198,9 @@ void Explorer::explore() {
     if (seconds >= (last + 1) * every && told.compare_exchange_strong(last, static_cast<int>(seconds) / every))
       tell(fmt::format("{:.0f} s: {}", seconds, summary()));
     const std::uint64_t i = number++;
-    Dice dice(settings_.seed, i);
-    const Kind drawn = draw_kind(dice);
-    Case c = draw_case(settings_.only.value_or(drawn), dice);
+    RandomChoices random(settings_.seed, i);
+    const Kind drawn = draw_kind(random);
+    Case c = draw_case(settings_.only.value_or(drawn), random);
     if (!emulated_) c.flags.erase("device");
     return std::pair(std::move(c), fmt::format("case {} of seed {}", i, settings_.seed));
   });

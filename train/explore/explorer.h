@@ -57,8 +57,8 @@ class Explorer {
   };
 
   void work(int worker, const std::function<std::optional<std::pair<Case, std::string>>()>& next);
-  void report(const Case& c, const std::string& origin, const Verdict& verdict, Lab& lab);
-  void count(const Case& c, const Verdict& verdict, double seconds);
+  void report(const Case& c, const std::string& origin, const CaseResult& result, ProgramRunner& runner);
+  void count(const Case& c, const CaseResult& result, double seconds);
   void tell(const std::string& text);
   void run_workers(const std::function<std::optional<std::pair<Case, std::string>>()>& next);
 

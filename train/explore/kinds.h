@@ -13,12 +13,12 @@
 // docs/guarantees.md names the kind that tests each promise. Read next: train/explore/explorer.h.
 #pragma once
 
-#include "train/explore/dice.h"
-#include "train/explore/lab.h"
+#include "train/explore/program_runner.h"
+#include "train/explore/random_choices.h"
 
 namespace trireme::explore {
 
-struct Verdict {
+struct CaseResult {
   enum class Kind : std::uint8_t {
     right,
     refused,  ///< the program refused the flags, in all runs alike
@@ -27,13 +27,13 @@ struct Verdict {
   Kind kind = Kind::right;
   std::string text;  ///< what is wrong, or why it was refused
 
-  static Verdict right() { return {}; }
-  static Verdict refused(std::string why) { return {Kind::refused, std::move(why)}; }
-  static Verdict wrong(std::string what) { return {Kind::wrong, std::move(what)}; }
+  static CaseResult right() { return {}; }
+  static CaseResult refused(std::string why) { return {Kind::refused, std::move(why)}; }
+  static CaseResult wrong(std::string what) { return {Kind::wrong, std::move(what)}; }
 };
 
-Case draw_case(Kind kind, Dice& dice);
-Verdict check_case(const Case& c, Lab& lab);
+Case draw_case(Kind kind, RandomChoices& random);
+CaseResult check_case(const Case& c, ProgramRunner& runner);
 
 /// True if the programs accept the flags of both runs, and rounding cannot decide the result.
 bool is_possible(const Case& c);

@@ -84,18 +84,18 @@ bool is_neutral(const Arguments& flags, const std::string& flag, const std::stri
                      [&](const Neutral& n) { return n.flag == flag && (!n.condition || n.condition(flags, value)); });
 }
 
-Arguments draw_neutral_changes(const Arguments& flags, Dice& dice,
+Arguments draw_neutral_changes(const Arguments& flags, RandomChoices& random,
                                const std::function<bool(const Arguments&)>& accepts) {
   std::vector<const Neutral*> order;
   for (const Neutral& n : neutral_changes()) order.push_back(&n);
-  dice.shuffle(order);
-  const double density = dice.pick(std::vector<double>{0.2, 0.5, 0.8});
+  random.shuffle(order);
+  const double density = random.pick(std::vector<double>{0.2, 0.5, 0.8});
   Arguments changes;
   for (const Neutral* n : order) {
-    if (!dice.chance(n->costly ? 0.1 * density : density)) continue;
+    if (!random.chance(n->costly ? 0.1 * density : density)) continue;
     const Arguments so_far = with(flags, changes);
-    std::string value = dice.pick(n->values);
-    if (value == "list") value = draw_stage_layers(so_far, dice).value_or("auto");
+    std::string value = random.pick(n->values);
+    if (value == "list") value = draw_stage_layers(so_far, random).value_or("auto");
     if (value_of(so_far, n->flag, "") == value || (n->condition && !n->condition(so_far, value))) continue;
     const Arguments more = with(changes, {{n->flag, value}});
     if (accepts(more)) changes = more;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "train/explore/case.h"
-#include "train/explore/dice.h"
+#include "train/explore/random_choices.h"
 
 namespace trireme::explore {
 
@@ -16,7 +16,7 @@ bool is_neutral(const Arguments& flags, const std::string& flag, const std::stri
 
 /// Draws neutral changes for which, together, `accepts` is true. Sometimes few, sometimes many: runs that differ in
 /// many flags find more than runs that differ in one. Sometimes none: the same run again.
-Arguments draw_neutral_changes(const Arguments& flags, Dice& dice,
+Arguments draw_neutral_changes(const Arguments& flags, RandomChoices& random,
                                const std::function<bool(const Arguments&)>& accepts);
 
 /// Sequences per step in a run with these flags.

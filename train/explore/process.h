@@ -1,4 +1,4 @@
-// Runs a program to its end, with a time limit. Read next: train/explore/lab.h.
+// Runs a program to its end, with a time limit. Read next: train/explore/program_runner.h.
 #pragma once
 
 #include <filesystem>

@@ -11,37 +11,37 @@ namespace trireme::explore {
 namespace {
 
 /// Ranks along dp, tp, pp and cp; mostly 1 or 2.
-std::map<std::string, int> draw_axes(Dice& dice) {
-  const int most = dice.chance(0.12) ? 24 : 8;
+std::map<std::string, int> draw_axes(RandomChoices& random) {
+  const int most = random.chance(0.12) ? 24 : 8;
   while (true) {
     std::map<std::string, int> axes;
     int ranks = 1;
     for (const char* axis : {"dp", "tp", "pp", "cp"}) {
-      axes[axis] = dice.pick(std::vector<int>{1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4});
+      axes[axis] = random.pick(std::vector<int>{1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4});
       ranks *= axes[axis];
     }
     if (ranks <= most) return axes;
   }
 }
 
-void draw_experts(Arguments& flags, std::map<std::string, int>& axes, Dice& dice) {
+void draw_experts(Arguments& flags, std::map<std::string, int>& axes, RandomChoices& random) {
   const int data = axes["dp"] * axes["cp"];
   std::vector<int> divisors;
   for (int d = 1; d <= data; ++d)
     if (data % d == 0) divisors.push_back(d);
-  axes["ep"] = dice.pick(divisors);
-  const std::int64_t count = axes["ep"] * dice.between(1, 3);
+  axes["ep"] = random.pick(divisors);
+  const std::int64_t count = axes["ep"] * random.between(1, 3);
   flags["experts"] = std::to_string(count);
-  flags["top-k"] = std::to_string(dice.between(1, std::min<std::int64_t>(count, 3)));
+  flags["top-k"] = std::to_string(random.between(1, std::min<std::int64_t>(count, 3)));
 }
 
-void draw_batch(Arguments& flags, int dp, Dice& dice) {
-  if (dice.chance(0.15)) {
-    flags["global-batch"] = std::to_string(dp * dice.between(1, 4));
+void draw_batch(Arguments& flags, int dp, RandomChoices& random) {
+  if (random.chance(0.15)) {
+    flags["global-batch"] = std::to_string(dp * random.between(1, 4));
     return;
   }
-  flags["micro-batch"] = std::to_string(dice.between(1, 3));
-  if (dice.chance(0.7)) flags["micro-batches"] = std::to_string(dice.between(1, 5));
+  flags["micro-batch"] = std::to_string(random.between(1, 3));
+  if (random.chance(0.7)) flags["micro-batches"] = std::to_string(random.between(1, 5));
 }
 
 }  // namespace
@@ -71,34 +71,36 @@ int ranks_of(const Arguments& flags) {
   return ranks;
 }
 
-Arguments draw_sizes(Dice& dice, bool train) {
-  std::map<std::string, int> axes = draw_axes(dice);
+Arguments draw_sizes(RandomChoices& random, bool train) {
+  std::map<std::string, int> axes = draw_axes(random);
   const int tp = axes["tp"], pp = axes["pp"], cp = axes["cp"];
   Arguments flags;
-  if (dice.chance(0.35)) draw_experts(flags, axes, dice);
+  if (random.chance(0.35)) draw_experts(flags, axes, random);
   flags["mesh"] = axes_text(axes);
-  flags["layers"] = std::to_string(dice.between(pp, pp + (dice.chance(0.5) ? 1 : pp + 3)));
-  const std::int64_t heads = tp * (dice.chance(0.3) ? cp : 1) * dice.pick(std::vector<int>{1, 1, 2, 3});
+  flags["layers"] = std::to_string(random.between(pp, pp + (random.chance(0.5) ? 1 : pp + 3)));
+  const std::int64_t heads = tp * (random.chance(0.3) ? cp : 1) * random.pick(std::vector<int>{1, 1, 2, 3});
   flags["heads"] = std::to_string(heads);
-  flags["width"] = std::to_string(heads * dice.pick(std::vector<int>{1, 2, 2, 3, 4, 4, 5, 6, 8, 13}));
-  if (dice.chance(0.3)) flags["kv-heads"] = std::to_string(dice.pick(std::vector<std::int64_t>{1, tp, heads / 2 + 1}));
+  flags["width"] = std::to_string(heads * random.pick(std::vector<int>{1, 2, 2, 3, 4, 4, 5, 6, 8, 13}));
+  if (random.chance(0.3))
+    flags["kv-heads"] = std::to_string(random.pick(std::vector<std::int64_t>{1, tp, heads / 2 + 1}));
   const int chunks = cp > 1 ? 2 * cp : 1;
-  flags["context"] = std::to_string(chunks * (dice.chance(0.8) ? tp : 1) * dice.pick(std::vector<int>{1, 2, 3, 5, 7}));
-  if (dice.chance(0.5)) flags["ffn-width"] = std::to_string(tp * dice.pick(std::vector<int>{1, 3, 5, 11, 16}));
-  draw_batch(flags, axes["dp"], dice);
+  flags["context"] =
+      std::to_string(chunks * (random.chance(0.8) ? tp : 1) * random.pick(std::vector<int>{1, 2, 3, 5, 7}));
+  if (random.chance(0.5)) flags["ffn-width"] = std::to_string(tp * random.pick(std::vector<int>{1, 3, 5, 11, 16}));
+  draw_batch(flags, axes["dp"], random);
   const std::vector<int> vocabularies = {1, 2, 3, 5, 13, 31, 64, 65, 127, 257, 1025};
   if (!train) {
-    if (dice.chance(0.8)) flags["vocab"] = std::to_string(dice.pick(vocabularies));
+    if (random.chance(0.8)) flags["vocab"] = std::to_string(random.pick(vocabularies));
     return flags;
   }
-  const int kinds = dice.pick(text_kinds()), vocab = dice.pick(vocabularies);
+  const int kinds = random.pick(text_kinds()), vocab = random.pick(vocabularies);
   flags["data"] = "text-" + std::to_string(kinds);
-  if (vocab >= kinds && dice.chance(0.5)) flags["vocab"] = std::to_string(vocab);
-  if (!flags.contains("vocab") && dice.chance(0.1)) flags["tokenizer"] = "byte";
+  if (vocab >= kinds && random.chance(0.5)) flags["vocab"] = std::to_string(vocab);
+  if (!flags.contains("vocab") && random.chance(0.1)) flags["tokenizer"] = "byte";
   return flags;
 }
 
-std::optional<std::string> draw_stage_layers(const Arguments& flags, Dice& dice) {
+std::optional<std::string> draw_stage_layers(const Arguments& flags, RandomChoices& random) {
   const auto value = [&](const char* flag) { return flags.contains(flag) ? flags.at(flag) : std::string(); };
   const std::string pipeline = value("pipeline");
   const std::size_t colon = pipeline.find(':');
@@ -107,7 +109,7 @@ std::optional<std::string> draw_stage_layers(const Arguments& flags, Dice& dice)
   const int stages = std::max(1, axes["pp"]) * chunks, layers = std::atoi(value("layers").c_str());
   if (stages < 2 || layers < stages) return std::nullopt;
   std::vector<int> of_stage(static_cast<std::size_t>(stages), 1);
-  for (int more = layers - stages; more > 0; --more) ++of_stage[dice.below(of_stage.size())];
+  for (int more = layers - stages; more > 0; --more) ++of_stage[random.below(of_stage.size())];
   std::string list;
   for (const int count : of_stage) list += (list.empty() ? "" : ",") + std::to_string(count);
   return list;

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "train/explore/case.h"
-#include "train/explore/dice.h"
+#include "train/explore/random_choices.h"
 
 namespace trireme::explore {
 
 /// A mesh of 1 to 24 ranks, with a model and a batch that usually fit it. `train`: also a training text.
-Arguments draw_sizes(Dice& dice, bool train);
+Arguments draw_sizes(RandomChoices& random, bool train);
 /// A list for --stage-layers that fits --layers, --mesh and --pipeline; nothing if there are fewer layers than stages.
-std::optional<std::string> draw_stage_layers(const Arguments& flags, Dice& dice);
+std::optional<std::string> draw_stage_layers(const Arguments& flags, RandomChoices& random);
 
 /// "dp=2,tp=2" as a map, and back; axes of size 1 are omitted.
 std::map<std::string, int> parse_axes(const std::string& mesh);

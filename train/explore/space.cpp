@@ -32,31 +32,31 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 /// Draws one alternative of a text like "none|full|every:K"; a capital letter is replaced by a small number. Nothing if
 /// a user has to supply the value: FILE, PATH.
-std::optional<std::string> draw_alternative(const std::string& value, Dice& dice) {
-  const std::string chosen = dice.pick(split(value, '|'));
+std::optional<std::string> draw_alternative(const std::string& value, RandomChoices& random) {
+  const std::string chosen = random.pick(split(value, '|'));
   const std::size_t colon = chosen.find(':');
   const std::string placeholder = colon == std::string::npos ? chosen : chosen.substr(colon + 1);
   const bool literal =
       std::none_of(placeholder.begin(), placeholder.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
   if (literal) return chosen;
   if (placeholder.size() > 1) return std::nullopt;
-  return chosen.substr(0, chosen.size() - 1) + std::to_string(dice.between(1, 4));
+  return chosen.substr(0, chosen.size() - 1) + std::to_string(random.between(1, 4));
 }
 
-std::string draw_integer(const Flags::Declared& flag, Dice& dice) {
-  if (!flag.word.empty() && dice.chance(0.2)) return flag.word;
+std::string draw_integer(const Flags::Declared& flag, RandomChoices& random) {
+  if (!flag.word.empty() && random.chance(0.2)) return flag.word;
   const std::int64_t low = std::isfinite(flag.range.low) ? static_cast<std::int64_t>(flag.range.low) : 0;
   const std::int64_t most = std::isfinite(flag.range.high) ? static_cast<std::int64_t>(flag.range.high) : low + 7;
-  return std::to_string(dice.between(low, std::min(low + 7, most)));
+  return std::to_string(random.between(low, std::min(low + 7, most)));
 }
 
-std::string draw_number(const Flags::Declared& flag, Dice& dice) {
-  if (!flag.word.empty() && dice.chance(0.2)) return flag.word;
+std::string draw_number(const Flags::Declared& flag, RandomChoices& random) {
+  if (!flag.word.empty() && random.chance(0.2)) return flag.word;
   double initial = 1;
   std::from_chars(flag.initial.data(), flag.initial.data() + flag.initial.size(), initial);
   if (initial == 0) initial = 0.1;
   const std::vector<double> factors = {0, 0.1, 0.5, 1, 1.5};
-  return fmt::format("{:g}", initial * dice.pick(factors));
+  return fmt::format("{:g}", initial * random.pick(factors));
 }
 
 Program make_parity() {
@@ -96,49 +96,49 @@ const Program& train_program() {
   return program;
 }
 
-std::optional<std::string> Space::draw_value(const Flags::Declared& flag, Dice& dice) const {
+std::optional<std::string> Space::draw_value(const Flags::Declared& flag, RandomChoices& random) const {
   if (is_fixed(flag.name)) return std::nullopt;
-  if (const std::vector<std::string>* sizes = values_to_draw(flag.name)) return dice.pick(*sizes);
-  if (!flag.choices.empty()) return dice.pick(flag.choices);
+  if (const std::vector<std::string>* sizes = values_to_draw(flag.name)) return random.pick(*sizes);
+  if (!flag.choices.empty()) return random.pick(flag.choices);
   switch (flag.kind) {
     case Flags::Kind::on_off:
-      return dice.chance(0.5) ? "on" : "off";
+      return random.chance(0.5) ? "on" : "off";
     case Flags::Kind::integer:
-      return draw_integer(flag, dice);
+      return draw_integer(flag, random);
     case Flags::Kind::number:
-      return draw_number(flag, dice);
+      return draw_number(flag, random);
     case Flags::Kind::text:
-      return draw_alternative(flag.value, dice);
+      return draw_alternative(flag.value, random);
   }
   return std::nullopt;
 }
 
-Arguments Space::draw_core(Dice& dice, const std::set<std::string>& excluded) const {
-  Arguments core = draw_sizes(dice, program_.name == "train_gpt");
+Arguments Space::draw_core(RandomChoices& random, const std::set<std::string>& excluded) const {
+  Arguments core = draw_sizes(random, program_.name == "train_gpt");
   for (const std::string& flag : excluded) core.erase(flag);
   return core;
 }
 
-Arguments Space::draw(Dice& dice, const std::set<std::string>& excluded) const {
-  Arguments chosen = draw_core(dice, excluded);
+Arguments Space::draw(RandomChoices& random, const std::set<std::string>& excluded) const {
+  Arguments chosen = draw_core(random, excluded);
   for (int tries = 0; !program_.objection(chosen).empty(); ++tries) {
     require(tries < 1000, "explore",
             "no mesh, model and batch were accepted together in {} draws; the last draw: {}: {}", tries,
             to_text(chosen), program_.objection(chosen));
-    chosen = draw_core(dice, excluded);
+    chosen = draw_core(random, excluded);
   }
   // Few flags in some cases, nearly all in others. Two rounds, because some flags are accepted only after another is
   // set.
-  const double density = dice.pick(std::vector<double>{0.05, 0.15, 0.3, 0.6});
+  const double density = random.pick(std::vector<double>{0.05, 0.15, 0.3, 0.6});
   std::vector<const Flags::Declared*> order;
   for (const Flags::Declared& flag : program_.flags)
     if (!chosen.contains(flag.name) && !excluded.contains(flag.name)) order.push_back(&flag);
-  dice.shuffle(order);
+  random.shuffle(order);
   for (int turn = 0; turn < 2; ++turn) {
     for (const Flags::Declared* flag : order) {
-      if (chosen.contains(flag->name) || !dice.chance(density)) continue;
+      if (chosen.contains(flag->name) || !random.chance(density)) continue;
       const std::optional<std::string> value =
-          flag->name == "stage-layers" ? draw_stage_layers(chosen, dice) : draw_value(*flag, dice);
+          flag->name == "stage-layers" ? draw_stage_layers(chosen, random) : draw_value(*flag, random);
       if (!value) continue;
       const Arguments more = with(chosen, {{flag->name, *value}});
       if (program_.objection(more).empty()) chosen = more;

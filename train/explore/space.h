@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "train/explore/case.h"
-#include "train/explore/dice.h"
+#include "train/explore/random_choices.h"
 #include "train/options/flags.h"
 
 namespace trireme::explore {
@@ -37,16 +37,16 @@ class Space {
   explicit Space(const Program& program) : program_(program) {}
 
   /// Draws flags that the program accepts together. Flags in `excluded` stay at their defaults.
-  Arguments draw(Dice& dice, const std::set<std::string>& excluded = {}) const;
+  Arguments draw(RandomChoices& random, const std::set<std::string>& excluded = {}) const;
 
   /// A value for one flag; nothing for flags that are never drawn: files, times, and flags that the kinds of cases set.
-  std::optional<std::string> draw_value(const Flags::Declared& flag, Dice& dice) const;
+  std::optional<std::string> draw_value(const Flags::Declared& flag, RandomChoices& random) const;
 
   const Program& program() const { return program_; }
 
  private:
   /// A mesh, a model and a batch that fit each other.
-  Arguments draw_core(Dice& dice, const std::set<std::string>& excluded) const;
+  Arguments draw_core(RandomChoices& random, const std::set<std::string>& excluded) const;
 
   const Program& program_;
 };

@@ -32,7 +32,7 @@ class GptTask : public Task {
   std::shared_ptr<const ValidationSource> validation() const override;
   std::int64_t targets() const override { return o_.model.config.context; }
 
-  Words words() const override { return {"sequences", "tokens", "tok/s"}; }
+  UnitNames unit_names() const override { return {"sequences", "tokens", "tok/s"}; }
   std::vector<LabelledValue> rows() const override;
   std::string gpu_kernels() const override;
   std::string explain_loss(std::int64_t steps, double loss) const override;

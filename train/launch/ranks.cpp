@@ -17,7 +17,7 @@
 #include "core/profiled_kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
-#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl_launch.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "parallel/comm/watch/beacon.h"
@@ -67,7 +67,7 @@ std::exception_ptr placed(const std::exception_ptr& lost) {
   const bool shared =
       code == ExitCode::usage || code == ExitCode::data || code == ExitCode::io || code == ExitCode::locked;
   if (rank.step < 0) throw PlacedError(error, shared ? "" : rank.where);
-  throw PlacedError(error, fmt::format("{} step {}", rank.where, rank.step), rank.lost);
+  throw PlacedError(error, fmt::format("{} step {}", rank.where, rank.step), rank.unfinished_save);
 }
 
 ProcessGroup::Deadline timeout_of(const TrainOptions& options) { return ProcessGroup::Deadline(options.run.timeout); }

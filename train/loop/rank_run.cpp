@@ -45,7 +45,7 @@ void RankRun::run() {
 
 void RankRun::train(const std::optional<Resumed>& resumed) {
   Checkpointing checkpoints(options_, trainer_, identity_, resumed, events_);
-  checkpoints.note_loss(rank_.lost);
+  checkpoints.report_unfinished_save(rank_.unfinished_save);
   ResumeMark mark(options_, resumed, rank_, events_);
   Guards guards(options_, trainer_, &checkpoints, progress_, events_);
   Loader loader(task_.training(), batch_.on_rank(mesh_->coord(Axis::dp)), progress_.samples);
@@ -100,12 +100,12 @@ RunPlanned RankRun::plan() {
   if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
   const pipeline::ScheduleCosts& costs = trainer_.executor().costs();
   const double activations = task_.activation_bytes(options_, costs.peak_live.front());
-  const Task::Words words = task_.words();
+  const Task::UnitNames units = task_.unit_names();
   return plan_of_run(
       options_,
       {.task = std::move(rows),
        .batch =
-           fmt::format("{} {}, {} {} per step", to_string(batch_), words.samples, targets_per_step_, words.targets),
+           fmt::format("{} {}, {} {} per step", to_string(batch_), units.samples, targets_per_step_, units.targets),
        .plan = trainer_.model().plan(),
        .gpu_kernels = options_.precision.tensor_device() == Device::cuda ? task_.gpu_kernels() : "",
        .traffic = rank_.traffic,
@@ -146,7 +146,7 @@ void RankRun::begin() {
   }
   events_.emit(RunBegan{.first_step = progress_.steps,
                         .steps = options_.schedule.steps,
-                        .rate_unit = task_.words().per_second,
+                        .rate_unit = task_.unit_names().per_second,
                         .out = options_.run.out,
                         .config = options_.run.config});
 }

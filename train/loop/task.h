@@ -83,10 +83,11 @@ class Task {
 
   // ---- what a run prints -------------------------------------------------------------------------------------------
 
-  struct Words {
+  /// What the task calls its samples and targets, in tables and progress lines.
+  struct UnitNames {
     std::string samples = "samples", targets = "targets", per_second = "targets/s";
   };
-  virtual Words words() const { return {}; }
+  virtual UnitNames unit_names() const { return {}; }
   /// Rows for the table before training: the model and its data.
   virtual std::vector<LabelledValue> rows() const = 0;
   /// The kernels it uses on a GPU, one line each.

@@ -39,7 +39,7 @@ struct Rank {
   std::int64_t step = -1;          ///< the current step; -1 before the first
   std::string traffic{};           ///< on a GPU: how tensors move between ranks, for the table
   int exit_code = 0;               ///< the program's exit code if all ranks return; the same on every rank
-  std::string lost{};              ///< if this rank fails: what is lost, for the message; or empty
+  std::string unfinished_save{};   ///< if this rank fails: what happened to a save under way, for the message; or empty
   std::function<void()> failed{};  ///< called if this rank fails, but not if another rank was lost; or nothing
 
   std::shared_ptr<FolderName> folder{};  ///< shared by the ranks of a process

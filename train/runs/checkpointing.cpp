@@ -159,12 +159,12 @@ void Checkpointing::complete() noexcept {
 
 Checkpointing::~Checkpointing() {
   if (trainer_.model().mesh().world().size() == 1) complete();
-  if (lost_ != nullptr && saver_ && saver_->busy()) *lost_ = loss();
+  if (unfinished_save_text_ != nullptr && saver_ && saver_->busy()) *unfinished_save_text_ = unfinished_save();
 }
 
 // A save is committed only if all ranks agree that their files are written. If a rank fails before that, the save is
 // lost. Once rank 0 is committing, it needs no other rank, only time.
-std::string Checkpointing::loss() const {
+std::string Checkpointing::unfinished_save() const {
   if (saver_->committing())
     return fmt::format("the save of step {} was being committed: it is whole if {} is there", saver_->step(),
                        saver_->path().string());

@@ -26,7 +26,7 @@ class Checkpointing {
   Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
                 const std::optional<Resumed>& resumed, EventStream& events);
   /// With one rank: calls complete(). With more ranks, some may be missing, and a save needs all of them. The save is
-  /// then lost, and note_loss() tells where to report it.
+  /// then lost, and report_unfinished_save() tells where to report it.
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
@@ -46,9 +46,9 @@ class Checkpointing {
   void complete() noexcept;
   /// After the last step: waits for a pending save, and saves if this step is not saved yet. Throws ExitCode::io.
   void finish(const Progress& progress);
-  /// If a save is pending when this object is destroyed, its state is written to `note`. `note` must outlive this
+  /// If a save is pending when this object is destroyed, its state is written to `text`. `text` must outlive this
   /// object.
-  void note_loss(std::string& note) { lost_ = &note; }
+  void report_unfinished_save(std::string& text) { unfinished_save_text_ = &text; }
   /// The program's exit code: ExitCode::retryable if a signal made it leave before its last step.
   int exit_code() const { return static_cast<int>(leaving_ ? ExitCode::retryable : ExitCode::ok); }
 
@@ -65,7 +65,7 @@ class Checkpointing {
   /// Throws ExitCode::io on every rank if the path `out` now refers to a different folder than at the start.
   void require_own_folder();
   void report(const checkpoint::Saved& saved, bool last);
-  std::string loss() const;  // the message about a pending save
+  std::string unfinished_save() const;  // what happened to a pending save, for people
 
   const TrainOptions& options_;
   Trainer& trainer_;
@@ -73,7 +73,7 @@ class Checkpointing {
   std::optional<RunSaver> saver_;  // if there is an `out`
   std::optional<FolderMark> out_;  // on rank 0: the locked folder
   EventStream& events_;
-  std::string* lost_ = nullptr;
+  std::string* unfinished_save_text_ = nullptr;
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;  // the last committed step
   double saved_seconds_ = 0;      // the time that save took

@@ -1,6 +1,7 @@
 #include "train/runs/resume_mark.h"
 
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/resume_attempts.h"
 #include "parallel/comm/texts.h"
 
 namespace trireme {

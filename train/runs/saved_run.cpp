@@ -6,6 +6,7 @@
 #include "core/io.h"
 #include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/resume_attempts.h"
 #include "parallel/comm/texts.h"
 #include "train/events/texts.h"
 #include "train/launch/common_values.h"

@@ -24,9 +24,9 @@ ZeroOptions zero_options(const MeshOptions& o, const GuardOptions& guards, std::
   return {.stage = static_cast<int>(o.zero),
           .prefetch = static_cast<int>(o.zero_prefetch.value_or(MeshOptions::default_prefetch)),
           .resident_bytes = o.zero_resident.value_or(MeshOptions::default_resident),
-          .seal = guards.check_replicas == 0 ? Seal::nothing
-                  : guards.check_state       ? Seal::all
-                                             : Seal::weights,
+          .hashed_data = guards.check_replicas == 0 ? HashedData::none
+                         : guards.check_state       ? HashedData::all
+                                                    : HashedData::weights,
           .shard_ranks = static_cast<int>(o.dp_shard.value_or(0)),
           .bucket_bytes = bucket_bytes};
 }
@@ -245,7 +245,7 @@ std::vector<ReplicatedTensor> Trainer::copies(std::optional<std::int64_t> turn) 
 
 void Trainer::check_replicas(std::optional<std::int64_t> turn) {
   if (options_.guards.check_replicas == 0) return;
-  gradients_->check_seals();
+  gradients_->check_hashes();
   trireme::check_replicas(copies(turn), mesh_);
 }
 
@@ -266,7 +266,7 @@ void Trainer::require_finite_weights() {
   }
 }
 
-void Trainer::weights_changed() { gradients_->unseal_all(); }
+void Trainer::weights_changed() { gradients_->forget_hashes(); }
 
 void Trainer::before_optimizer() {
   fault::point(fault::Point::optimizer, &mesh_);

@@ -21,7 +21,7 @@ struct Place {
   std::size_t word, prefix;
 };
 
-std::optional<Place> find_flag(const Words& words, const std::string& flag) {
+std::optional<Place> find_flag(const Command& words, const std::string& flag) {
   for (std::size_t i = words.size(); i-- > 0;) {
     if (words[i].starts_with(flag + "=")) return Place{i, flag.size() + 1};
     if (words[i] != flag) continue;
@@ -32,16 +32,16 @@ std::optional<Place> find_flag(const Words& words, const std::string& flag) {
   return std::nullopt;
 }
 
-std::string value_at(const Words& words, const Place& place) { return words[place.word].substr(place.prefix); }
+std::string value_at(const Command& words, const Place& place) { return words[place.word].substr(place.prefix); }
 
-std::optional<std::string> flag_value(const Words& words, const std::string& flag) {
+std::optional<std::string> flag_value(const Command& words, const std::string& flag) {
   const std::optional<Place> place = find_flag(words, flag);
   return place ? std::optional(value_at(words, *place)) : std::nullopt;
 }
 
 /// The values of a flag that may be given several times, in order.
-Words all_values(const Words& words, const std::string& flag) {
-  Words values;
+Command all_values(const Command& words, const std::string& flag) {
+  Command values;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i].starts_with(flag + "=")) values.push_back(words[i].substr(flag.size() + 1));
     if (words[i] == flag && i + 1 < words.size()) values.push_back(words[++i]);
@@ -55,13 +55,13 @@ bool is_launcher(const std::string& word) {
                      [&](const char* known) { return name == known || name.starts_with(std::string(known) + "."); });
 }
 
-std::size_t launcher_at(const Words& words) {
+std::size_t launcher_at(const Command& words) {
   return static_cast<std::size_t>(std::find_if(words.begin(), words.end(), is_launcher) - words.begin());
 }
 
 /// Where the number of ranks is: the first of these flags after the launcher. The launcher's own flags come before
 /// those of the program.
-std::optional<Place> ranks_place(const Words& words) {
+std::optional<Place> ranks_place(const Command& words) {
   constexpr std::array apart = {"-n", "-np", "--np", "--ntasks"};
   for (std::size_t i = launcher_at(words) + 1; i < words.size(); ++i) {
     if (words[i].starts_with("--ntasks=")) return Place{i, sizeof "--ntasks=" - 1};
@@ -72,7 +72,7 @@ std::optional<Place> ranks_place(const Words& words) {
 
 }  // namespace
 
-std::optional<std::string> setting(const Words& command, const std::string& name) {
+std::optional<std::string> setting(const Command& command, const std::string& name) {
   if (auto value = flag_value(command, "--" + name)) return value;
   std::optional<std::string> value;
   for (const std::string& file : all_values(command, "--config")) {  // a later file overrides an earlier one
@@ -88,7 +88,7 @@ std::optional<std::string> setting(const Words& command, const std::string& name
   return value;
 }
 
-Words with_flag(Words command, const std::string& name, const std::string& value) {
+Command with_flag(Command command, const std::string& name, const std::string& value) {
   if (const auto place = find_flag(command, "--" + name)) {
     command[place->word].replace(place->prefix, std::string::npos, value);
   } else {
@@ -98,9 +98,9 @@ Words with_flag(Words command, const std::string& name, const std::string& value
   return command;
 }
 
-bool has_launcher(const Words& command) { return launcher_at(command) < command.size(); }
+bool has_launcher(const Command& command) { return launcher_at(command) < command.size(); }
 
-std::optional<int> launcher_ranks(const Words& command) {
+std::optional<int> launcher_ranks(const Command& command) {
   const std::optional<Place> place = ranks_place(command);
   if (!place) return std::nullopt;
   const std::string text = value_at(command, *place);
@@ -111,13 +111,13 @@ std::optional<int> launcher_ranks(const Words& command) {
   return ranks;
 }
 
-Words with_launcher_ranks(Words command, int ranks) {
+Command with_launcher_ranks(Command command, int ranks) {
   const Place place = ranks_place(command).value();
   command[place.word].replace(place.prefix, std::string::npos, std::to_string(ranks));
   return command;
 }
 
-Words with_exported(Words command, const std::string& variable) {
+Command with_exported(Command command, const std::string& variable) {
   const std::size_t launcher = launcher_at(command);
   if (launcher == command.size() || command[launcher].ends_with("srun")) return command;  // srun exports everything
   const auto after = command.begin() + static_cast<std::ptrdiff_t>(launcher) + 1;
@@ -125,7 +125,7 @@ Words with_exported(Words command, const std::string& variable) {
   return command;
 }
 
-Elastic require_elastic(const Words& command) {
+Elastic require_elastic(const Command& command) {
   const std::optional<int> ranks = launcher_ranks(command);
   if (!ranks)
     fail(ExitCode::usage, where,
@@ -145,22 +145,22 @@ Elastic require_elastic(const Words& command) {
   return {*ranks, *ranks / shape.size(Axis::dp)};
 }
 
-Words first_command(const Words& command, bool& added) {
+Command first_command(const Command& command, bool& added) {
   // A file made by --print-config contains every flag, so "resume": "none" there means that the user did not set it.
   added = !find_flag(command, "--resume") && setting(command, "resume").value_or("none") == "none";
   return added ? with_flag(command, "resume", "auto") : command;
 }
 
-std::string resumed_path(const Words& command) {
+std::string resumed_path(const Command& command) {
   const std::string resume = setting(command, "resume").value_or("none");
   return resume == "none" || resume == "auto" ? "" : resume;
 }
 
-Words next_command(const Words& command, bool saved) {
+Command next_command(const Command& command, bool saved) {
   return saved || resumed_path(command).empty() ? with_flag(command, "resume", "auto") : command;
 }
 
-std::string to_string(const Words& command) {
+std::string to_string(const Command& command) {
   std::string line;
   for (const std::string& word : command) {
     const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`;&|<>()*?[]#~!") == std::string::npos;

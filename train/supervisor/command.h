@@ -13,22 +13,22 @@
 
 namespace trireme::supervisor {
 
-using Words = std::vector<std::string>;
+using Command = std::vector<std::string>;  ///< the program and its arguments
 
 /// The value of a train_gpt flag on the command line, or in its --config file. Throws ExitCode::usage for a flag
 /// without a value and for a --config that is not a file with a JSON object.
-std::optional<std::string> setting(const Words& command, const std::string& name);
+std::optional<std::string> setting(const Command& command, const std::string& name);
 /// The command with --`name` set to `value`.
-Words with_flag(Words command, const std::string& name, const std::string& value);
+Command with_flag(Command command, const std::string& name, const std::string& value);
 
 /// True if a launcher (mpirun, mpiexec, srun, ...) starts the ranks.
-bool has_launcher(const Words& command);
+bool has_launcher(const Command& command);
 /// The number of ranks that the launcher is asked to start (-n, -np, --np, --ntasks); nothing if the command does not
 /// say.
-std::optional<int> launcher_ranks(const Words& command);
-Words with_launcher_ranks(Words command, int ranks);
+std::optional<int> launcher_ranks(const Command& command);
+Command with_launcher_ranks(Command command, int ranks);
 /// Adds -x `variable`: Open MPI exports an environment variable to ranks on other machines only if it is asked to.
-Words with_exported(Words command, const std::string& variable);
+Command with_exported(Command command, const std::string& variable);
 
 /// The numbers of a command that can be restarted with fewer ranks.
 struct Elastic {
@@ -37,17 +37,17 @@ struct Elastic {
 };
 /// Throws ExitCode::usage, and names what is missing: a launcher with -n, --mesh dp=auto, or --global-batch. Without
 /// --global-batch, fewer ranks would train with smaller batches.
-Elastic require_elastic(const Words& command);
+Elastic require_elastic(const Command& command);
 
 /// The command for the first start. If it has no --resume, --resume auto is appended and `added` is set.
-Words first_command(const Words& command, bool& added);
+Command first_command(const Command& command, bool& added);
 /// The PATH of --resume PATH; empty for auto, for none, and without the flag.
-std::string resumed_path(const Words& command);
+std::string resumed_path(const Command& command);
 /// The command for a restart. `saved`: --out holds a checkpoint of this run. Without one, a run that began from another
 /// run's checkpoint begins there again.
-Words next_command(const Words& command, bool saved);
+Command next_command(const Command& command, bool saved);
 
 /// The command as a shell line, for people to read.
-std::string to_string(const Words& command);
+std::string to_string(const Command& command);
 
 }  // namespace trireme::supervisor

@@ -47,7 +47,7 @@ std::string cause_of(std::string_view message) {
       {"[pinned memory] ", memory},
       {"cudaErrorMemoryAllocation", memory},
       {"[replicas] ", flipped},
-      {"[seal] ", flipped},
+      {"[shard-hash] ", flipped},
       {"[threads] a thread could not", "a thread could not start"},
       {"[threads] ", lost},
       {"[watch] ", lost},

@@ -44,7 +44,7 @@ std::optional<pid_t> number(std::string_view text) {
 }
 
 /// The words as execvp() takes them. Built before fork(), because the child must not allocate memory.
-std::vector<char*> arguments_of(const Words& command) {
+std::vector<char*> arguments_of(const Command& command) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -117,7 +117,7 @@ std::optional<int> SignalQueue::next() const {
 
 void SignalQueue::restore_in_child() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
-Job::Job(const Words& command, const SignalQueue& signals, Line line) : signals_(signals), line_(std::move(line)) {
+Job::Job(const Command& command, const SignalQueue& signals, Line line) : signals_(signals), line_(std::move(line)) {
   checked(::prctl(PR_SET_CHILD_SUBREAPER, 1), "orphaned processes cannot be adopted");
   std::array<int, 2> pipe{};
   checked(::pipe2(pipe.data(), O_CLOEXEC), "no pipe can be made");

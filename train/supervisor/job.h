@@ -3,7 +3,7 @@
 // missed. Afterwards, shared memory that the job left behind is removed.
 //
 //   SignalQueue signals;                       // SIGCHLD and signals from users, read instead of handled
-//   Job job(words, signals, line);
+//   Job job(command, signals, line);
 //   while (!job.over()) job.wait(0.2);         // output, ends of processes, signals
 //
 // Linux only. Read next: train/supervisor/job.cpp; train/supervisor/supervisor.h, whose loop this serves.
@@ -53,7 +53,7 @@ class Job {
   /// Starts the command; execvp() searches PATH for it. Its standard error is copied to ours and passed line by line to
   /// `line`; its standard input is empty. It gets SIGTERM if this process dies. Throws ExitCode::retryable if the
   /// system has no resources for a process.
-  Job(const Words& command, const SignalQueue& signals, Line line);
+  Job(const Command& command, const SignalQueue& signals, Line line);
   /// Kills all remaining processes.
   ~Job();
   Job(const Job&) = delete;

@@ -56,11 +56,11 @@ std::string to_string(const Ending& ending, const std::string& cause) {
   return fmt::format("exit code {}{}", ending.code, means == nullptr ? "" : fmt::format(" ({})", means));
 }
 
-Verdict judge(const Ending& ending, bool launched) {
-  if (ending.signal != 0) return ending.signal == SIGINT ? Verdict::final : Verdict::again;
-  if (ending.code == static_cast<int>(ExitCode::ok)) return Verdict::done;
-  if (ending.code == static_cast<int>(ExitCode::retryable)) return Verdict::again;
-  return launched && ending.code == 1 ? Verdict::launcher : Verdict::final;
+EndKind classify(const Ending& ending, bool launched) {
+  if (ending.signal != 0) return ending.signal == SIGINT ? EndKind::final : EndKind::retryable;
+  if (ending.code == static_cast<int>(ExitCode::ok)) return EndKind::done;
+  if (ending.code == static_cast<int>(ExitCode::retryable)) return EndKind::retryable;
+  return launched && ending.code == 1 ? EndKind::launcher_failed : EndKind::final;
 }
 
 double pause_after(std::int64_t attempts, const Limits& limits) {

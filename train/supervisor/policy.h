@@ -24,15 +24,15 @@ struct Ending {
 /// "exit code 74 (the file system refused)", "signal 9 (Killed)". `cause` replaces the general meaning of the code.
 std::string to_string(const Ending& ending, const std::string& cause = {});
 
-enum class Verdict : std::uint8_t {
-  done,      ///< all steps are made
-  again,     ///< a restart may help: a signal, or ExitCode::retryable
-  launcher,  ///< the launcher itself failed: no slots for all ranks, or a lost node
-  final,     ///< a restart would end the same way, or a user interrupted it
+enum class EndKind : std::uint8_t {
+  done,             ///< all steps are made
+  retryable,        ///< a restart may help: a signal, or ExitCode::retryable
+  launcher_failed,  ///< the launcher itself failed: no slots for all ranks, or a lost node
+  final,            ///< a restart would end the same way, or a user interrupted it
 };
 /// `launched`: the command is a launcher's (mpirun, srun). Launchers report their own failures with exit code 1, which
 /// train_gpt never uses.
-Verdict judge(const Ending& ending, bool launched);
+EndKind classify(const Ending& ending, bool launched);
 
 struct Limits {
   std::int64_t restarts = 3;  ///< in a row, without progress

@@ -7,13 +7,12 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "core/io.h"
-#include "parallel/checkpoint/folder.h"
 #include "train/program/launcher.h"
 #include "train/program/screen.h"
 #include "train/runs/origin.h"
 #include "train/runs/run_folder.h"
-#include "train/runs/saved_run.h"
+#include "train/supervisor/file_times.h"
+#include "train/supervisor/say.h"
 
 namespace trireme::supervisor {
 namespace {
@@ -22,37 +21,14 @@ namespace fs = std::filesystem;
 using std::chrono::duration;
 using System = std::chrono::system_clock;
 
-template <class... Args>
-void say(fmt::format_string<Args...> text, Args&&... args) {
-  erase_foreign_live_line();
-  Screen::of_process().warn("run: " + fmt::format(text, std::forward<Args>(args)...));
-}
-
-double seconds_between(Time from, Time to) { return duration<double>(to - from).count(); }
-
-/// The modification time of a file, on the clock of its file system; nothing if there is no file.
-std::optional<fs::file_time_type> written(const fs::path& file) {
-  std::error_code absent;
-  const auto when = fs::last_write_time(file, absent);
-  return absent ? std::nullopt : std::optional(when);
-}
-
-/// The modification time of a file on the clock of incidents; the epoch if there is no file.
-Time time_of(const fs::path& file) {
-  const auto when = written(file);
-  if (!when) return {};
-  const auto age = fs::file_time_type::clock::now() - *when;
-  return System::now() - std::chrono::duration_cast<System::duration>(age);
-}
-
-std::string what_happened(const Ending& ending, Verdict verdict, const std::string& message) {
-  if (verdict == Verdict::launcher) return "the launcher failed";
+std::string what_happened(const Ending& ending, EndKind kind, const std::string& message) {
+  if (kind == EndKind::launcher_failed) return "the launcher failed";
   if (ending.signal != 0) return "a process was killed";
   if (ending.code != static_cast<int>(ExitCode::retryable)) return "it failed";
   return message.empty() ? "told to leave" : cause_of(message);
 }
 
-fs::path out_of(const Words& command) {
+fs::path out_of(const Command& command) {
   const std::string out = setting(command, "out").value_or("");
   if (out.empty() || out == "auto" || out == "none")
     fail(
@@ -62,25 +38,15 @@ fs::path out_of(const Words& command) {
   return out;
 }
 
-/// The step of the checkpoint that --resume `path` refers to; -1 if it cannot be read.
-std::int64_t step_at(const fs::path& path) {
-  try {
-    return checkpoint::read_manifest(find_saved_run(path)).step;
-  } catch (const Error&) { return -1; }  // the job reports why
-}
-
-/// The largest step with a valid manifest; -1 if there is none.
-std::int64_t newest_in(const fs::path& out) {
-  std::int64_t newest = -1;
-  for (const checkpoint::Candidate& found : checkpoint::candidates(out / "checkpoints"))
-    newest = std::max(newest, found.step);
-  return newest;
-}
-
 }  // namespace
 
-Supervisor::Supervisor(const Options& options, const Words& command)
-    : options_(options), command_(command), out_(out_of(command)), budget_(options.limits, newest_in(out_)) {
+Supervisor::Supervisor(const Options& options, const Command& command)
+    : options_(options),
+      command_(command),
+      out_(out_of(command)),
+      checkpoints_(out_, resumed_path(command)),
+      incidents_(out_),
+      budget_(options.limits, checkpoints_.newest()) {
   if (std::find(command.begin(), command.end(), ":") != command.end())
     fail(ExitCode::usage, "run", "the command starts several programs (':'); expected one; give all ranks one program");
   if (options_.least_ranks) {
@@ -96,9 +62,9 @@ Supervisor::Supervisor(const Options& options, const Words& command)
 
 int Supervisor::run() {
   const auto conclude = [this] {
-    if (open_) write_open_incident();
+    incidents_.finish();
     erase_foreign_live_line();
-    if (!incidents_.empty()) Screen::of_process().warn("\n" + incident_table(incidents_));
+    if (!incidents_.all().empty()) Screen::of_process().warn("\n" + incident_table(incidents_.all()));
   };
   try {
     const int code = run_jobs();
@@ -112,20 +78,20 @@ int Supervisor::run() {
 
 int Supervisor::run_jobs() {
   while (true) {
-    const std::optional<Words> words = next_words();
+    const std::optional<Command> command = command_to_start();
     if (requests_.leaving()) return left_without_job();
     if (world_failures_ > options_.limits.restarts) {
       say("gave up: --world-command has failed {} times in a row; see what it said, or raise --restarts",
           world_failures_);
       return gave_up;
     }
-    if (!words && !options_.world_command.empty()) {  // waiting for ranks is not a restart, and has no limit
+    if (!command && !options_.world_command.empty()) {  // waiting for ranks is not a restart, and has no limit
       if (!pause(pause_after(++waits_, options_.limits))) return left_without_job();
       continue;
     }
     waits_ = 0;
-    if (words) {
-      if (const std::optional<int> code = code_after(run_job(*words))) return *code;
+    if (command) {
+      if (const std::optional<int> code = code_after(run_job(*command))) return *code;
     }
     if (launcher_failed_ && fewer_ranks() > 0) {  // the search for fewer ranks is finite and is not a restart
       say("the launcher failed to start {} ranks: trying fewer", ranks_);
@@ -133,30 +99,29 @@ int Supervisor::run_jobs() {
       if (!pause(0)) return left_without_job();
       continue;
     }
-    const std::int64_t newest = newest_checkpoint();
+    const std::int64_t newest = checkpoints_.newest();
     const std::optional<double> seconds = budget_.restart(newest);
     if (!seconds) {
       say("gave up: {} restarts without a newer checkpoint than {}; see what the job said, or raise --restarts",
           budget_.without_progress(), newest < 0 ? "none" : fmt::format("step {}", newest));
       return gave_up;
     }
-    say("starting again in {:.1f} s from {} (restart {}; try {} of {} for a newer checkpoint)", *seconds, next_start(),
-        restarts_ + 1, budget_.without_progress(), options_.limits.restarts);
+    say("starting again in {:.1f} s from {} (restart {}; try {} of {} for a newer checkpoint)", *seconds,
+        checkpoints_.next_start(), restarts_ + 1, budget_.without_progress(), options_.limits.restarts);
     if (!pause(*seconds)) return left_without_job();
     ++restarts_;
   }
 }
 
 std::optional<int> Supervisor::code_after(const Ending& ending) {
-  const Verdict verdict = judge(ending, has_launcher(command_));
-  launcher_failed_ = verdict == Verdict::launcher;
-  if (verdict == Verdict::done) return 0;
+  const EndKind kind = classify(ending, has_launcher(command_));
+  launcher_failed_ = kind == EndKind::launcher_failed;
+  if (kind == EndKind::done) return 0;
   // Exit code "locked" means that another run owns the folder, and so the incidents in it.
-  if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, verdict);
+  if (ending.code != static_cast<int>(ExitCode::locked)) note_incident(ending, kind);
   const bool retryable = ending == Ending{.code = static_cast<int>(ExitCode::retryable)};
-  const std::string how =
-      to_string(ending, retryable ? what_happened(ending, verdict, failure_message_.message()) : "");
-  if (verdict == Verdict::final) {
+  const std::string how = to_string(ending, retryable ? what_happened(ending, kind, failure_message_.message()) : "");
+  if (kind == EndKind::final) {
     say("the job ended with {}: a restart would end the same way, so it is not restarted", how);
     if (save_lost_) say("it was asked to save, and did not");
     return ending.as_exit_code();
@@ -171,24 +136,25 @@ std::optional<int> Supervisor::code_after(const Ending& ending) {
   return std::nullopt;
 }
 
-Words Supervisor::first_words(std::string& note) const {
+Command Supervisor::first_command_to_start(std::string& note) const {
   const std::string path = resumed_path(command_);
   if (!path.empty() && was_begun_from(out_, path)) {
-    note = has_saved()
+    note = checkpoints_.has_own()
                ? fmt::format("{} holds step {} of this run: it goes on from there, and not from {} again",
-                             out_.string(), newest_checkpoint(), path)
+                             out_.string(), checkpoints_.newest(), path)
                : fmt::format("{} holds nothing saved of this run yet: it begins from {} again", out_.string(), path);
-    return next_command(command_, has_saved());
+    return next_command(command_, checkpoints_.has_own());
   }
   bool added = false;
-  Words words = first_command(command_, added);
+  Command command = first_command(command_, added);
   if (added) note = "the command has no --resume; --resume auto is added";
-  return words;
+  return command;
 }
 
-std::optional<Words> Supervisor::next_words() {
+std::optional<Command> Supervisor::command_to_start() {
   std::string note;
-  Words words = begun_ ? next_command(command_, has_saved()) : first_words(note);
+  Command command =
+      checkpoints_.begun() ? next_command(command_, checkpoints_.has_own()) : first_command_to_start(note);
   if (elastic_) {
     const int before = ranks_, least = static_cast<int>(*options_.least_ranks);
     const std::optional<int> answer = available_ranks();
@@ -204,14 +170,14 @@ std::optional<Words> Supervisor::next_words() {
     }
     if (ranks_ != before)
       say("starting {} of {} ranks: dp={}", ranks_, elastic_->ranks, ranks_ / elastic_->model_ranks);
-    if (open_) incidents_.back().ranks = ranks_;
-    words = with_launcher_ranks(std::move(words), ranks_);
+    incidents_.set_ranks(ranks_);
+    command = with_launcher_ranks(std::move(command), ranks_);
   }
-  words = with_exported(std::move(words), restarts_variable);
-  if (restarts_ > 0) return words;
+  command = with_exported(std::move(command), restarts_variable);
+  if (restarts_ > 0) return command;
   if (!note.empty()) say("{}", note);
-  say("{}", to_string(words));
-  return words;
+  say("{}", to_string(command));
+  return command;
 }
 
 int Supervisor::fewer_ranks() const {
@@ -241,25 +207,25 @@ std::optional<int> Supervisor::available_ranks() {
   return answer.ranks;
 }
 
-Ending Supervisor::run_job(const Words& words) {
+Ending Supervisor::run_job(const Command& command) {
   ::setenv(restarts_variable, std::to_string(restarts_).c_str(), 1);
   started_ = System::now();
   training_since_.reset();
-  resumed_step_ = next_resumed_step();
-  if (open_) incidents_.back().resumed_step = resumed_step_;
+  resumed_step_ = checkpoints_.next_step();
+  incidents_.set_resumed_step(resumed_step_);
   failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
-  Job job(words, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
+  Job job(command, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
   std::optional<Clock::time_point> ended;
   bool told = false;
   while (!job.over()) {
     job.wait(0.2);
     while (const std::optional<int> signal = signals_.next()) take(*signal, job);
     if (const std::optional<int> due = requests_.due(Clock::now(), listens())) {
-      if (*due == SIGUSR1) told_save_at_ = newest_checkpoint();
+      if (*due == SIGUSR1) told_save_at_ = checkpoints_.newest();
       job.send(*due);
     }
-    begun_ = begun_ || listens();
+    if (listens()) checkpoints_.set_begun();
     watch_training();
     if (!job.ending()) continue;
     if (!ended) ended = Clock::now();
@@ -271,8 +237,8 @@ Ending Supervisor::run_job(const Words& words) {
   }
   if (const std::size_t left = job.remove_leftovers(); left > 0)
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
-  begun_ = begun_ || listens();
-  save_lost_ = requests_.ended(newest_checkpoint() > told_save_at_);
+  if (listens()) checkpoints_.set_begun();
+  save_lost_ = requests_.ended(checkpoints_.newest() > told_save_at_);
   return job.ending().value();
 }
 
@@ -309,40 +275,25 @@ void Supervisor::watch_training() {
   const std::int64_t step = last_logged_step(metrics);
   if (step < 0 || step <= resumed_step_) return;
   training_since_ = System::now();
-  if (!open_) return;
-  close_incident(*training_since_);
-  say("training again; step {} is made, {:.1f} s were lost", step, *incidents_.back().lost);
+  if (!incidents_.open()) return;
+  say("training again; step {} is made, {:.1f} s were lost", step, incidents_.close(*training_since_));
 }
 
-void Supervisor::note_incident(const Ending& ending, Verdict verdict) {
+void Supervisor::note_incident(const Ending& ending, EndKind kind) {
   const Time now = System::now();
-  if (open_) close_incident(now);  // a job that made no step
-  incidents_.push_back({.when = now,
-                        .restart = restarts_,
-                        .what = what_happened(ending, verdict, failure_message_.message()),
-                        .ending = ending,
-                        .rank = failure_message_.rank(),
-                        .message = failure_message_.message(),
-                        .logged_step = last_logged_step(out_ / RunFolder::metrics_name),
-                        .resumed_step = {},
-                        .ranks = 0,
-                        .lost = {}});
-  open_ = true;
-  good_until_ = restarts_ == 0 ? started_ : now;
-  if (training_since_) good_until_ = std::max(*training_since_, checkpoint_time());
-}
-
-void Supervisor::close_incident(Time until) {
-  incidents_.back().lost = seconds_between(good_until_, until);
-  write_open_incident();
-}
-
-void Supervisor::write_open_incident() {
-  open_ = false;
-  try {
-    make_directories(out_);
-    AppendFile(out_ / RunFolder::incidents_name).line(to_json_line(incidents_.back()));
-  } catch (const Error& error) { say("an incident could not be noted: {}", error.what()); }
+  Time good_until = restarts_ == 0 ? started_ : now;
+  if (training_since_) good_until = std::max(*training_since_, checkpoints_.newest_time());
+  incidents_.add({.when = now,
+                  .restart = restarts_,
+                  .what = what_happened(ending, kind, failure_message_.message()),
+                  .ending = ending,
+                  .rank = failure_message_.rank(),
+                  .message = failure_message_.message(),
+                  .logged_step = last_logged_step(out_ / RunFolder::metrics_name),
+                  .resumed_step = {},
+                  .ranks = 0,
+                  .lost = {}},
+                 good_until);
 }
 
 bool Supervisor::pause(double seconds) {
@@ -365,38 +316,6 @@ bool Supervisor::pause(double seconds) {
 int Supervisor::left_without_job() {
   say("told to leave while no job runs; run the same command to continue");
   return static_cast<int>(ExitCode::retryable);
-}
-
-std::int64_t Supervisor::newest_checkpoint() const { return newest_in(out_); }
-
-bool Supervisor::has_saved() const {
-  const std::string path = resumed_path(command_);
-  return newest_checkpoint() >= 0 && (path.empty() || begun_ || was_begun_from(out_, path));
-}
-
-std::int64_t Supervisor::next_resumed_step() const {
-  if (const std::string path = resumed_path(command_); !path.empty() && !has_saved()) return step_at(path);
-  const checkpoint::ResumeAttempts attempts(out_ / "checkpoints");
-  std::int64_t last = -1;
-  for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints")) {  // newest first
-    if (found.step < 0) continue;
-    if (attempts.of(found.path) < checkpoint::ResumeAttempts::most) return found.step;
-    last = std::max(last, found.step);
-  }
-  return last;
-}
-
-std::string Supervisor::next_start() const {
-  const std::int64_t step = next_resumed_step();
-  const std::string path = has_saved() ? std::string() : resumed_path(command_);
-  if (step < 0) return path.empty() ? "the beginning" : path;
-  return fmt::format("step {}{}{}", step, path.empty() ? "" : " of ", path);
-}
-
-Time Supervisor::checkpoint_time() const {
-  const std::int64_t newest = newest_checkpoint();
-  if (newest < 0) return {};
-  return time_of(out_ / "checkpoints" / checkpoint::folder_name(newest) / "manifest.json");
 }
 
 }  // namespace trireme::supervisor

@@ -1,20 +1,22 @@
 // Supervisor: starts a job, and restarts it if it ended for a reason that may not occur again.
 //
-//   start -> the job ends -> wait until all its processes are gone -> remove its shared memory -> judge() the end
+//   start -> the job ends -> wait until all its processes are gone -> remove its shared memory -> classify() its end
 //     done, or a failure that would occur again -> return its exit code
 //     a signal, exit code 75, or a failed launcher -> pause, and restart with --resume auto
 //
 // Signals to the supervisor are sent to the job as SIGUSR2 (save and leave) or SIGUSR1 (save and go on). Launchers
 // forward these at once. After a SIGTERM, they would kill their ranks two seconds later. A job that is still starting
 // may miss signals: train/supervisor/requests.h.
-// Read next: train/supervisor/policy.h (the decisions), train/supervisor/job.h (the processes), docs/operations.md.
+// Read next: train/supervisor/policy.h (the decisions), train/supervisor/job.h (the processes),
+// train/supervisor/run_checkpoints.h (where a job resumes), train/supervisor/incident_log.h, docs/operations.md.
 #pragma once
 
 #include "train/supervisor/command.h"
-#include "train/supervisor/incidents.h"
+#include "train/supervisor/incident_log.h"
 #include "train/supervisor/job.h"
 #include "train/supervisor/policy.h"
 #include "train/supervisor/requests.h"
+#include "train/supervisor/run_checkpoints.h"
 #include "train/supervisor/world.h"
 
 namespace trireme::supervisor {
@@ -33,7 +35,7 @@ struct Options {
 class Supervisor {
  public:
   /// Throws ExitCode::usage for a command without --out, and for a command that does not fit the options.
-  Supervisor(const Options& options, const Words& command);
+  Supervisor(const Options& options, const Command& command);
 
   /// Returns when the job is done, is given up, fails for good or is told to leave. The exit code is the job's, or
   /// gave_up. Throws ExitCode::usage if --world-command gives no number at the first start.
@@ -45,14 +47,14 @@ class Supervisor {
   int run_jobs();
   /// The command for starts before any job has begun; the folder may then hold an earlier run. `note`: a message for
   /// the user about it.
-  Words first_words(std::string& note) const;
-  std::optional<Words> next_words();
+  Command first_command_to_start(std::string& note) const;
+  std::optional<Command> command_to_start();
   /// How many ranks to try after the launcher could not start `ranks_`. 0: fewer are not allowed, or --world-command
   /// gives the number.
   int fewer_ranks() const;
   /// Nothing if --world-command gave no number.
   std::optional<int> available_ranks();
-  Ending run_job(const Words& words);
+  Ending run_job(const Command& command);
   /// The exit code to return after the job ended with `ending`; nothing if it is to be restarted.
   std::optional<int> code_after(const Ending& ending);
   /// Handles a signal from a user. A request to kill the job is executed at once.
@@ -62,32 +64,21 @@ class Supervisor {
   bool listens() const;
   /// Notices the first new step of this job. It closes an open incident.
   void watch_training();
-  void note_incident(const Ending& ending, Verdict verdict);
-  void close_incident(Time until);
-  void write_open_incident();
+  void note_incident(const Ending& ending, EndKind kind);
   /// Returns false if a signal asked to leave.
   bool pause(double seconds);
   static int left_without_job();
-  std::int64_t newest_checkpoint() const;
-  /// True if --out holds a checkpoint of this run. With --resume PATH, a checkpoint in --out that belongs to an
-  /// unrelated run does not count; the job refuses such a folder.
-  bool has_saved() const;
-  /// The step of the checkpoint that a job started now resumes from, if it is not damaged. -1: the beginning, or
-  /// another run's checkpoint whose step is unknown.
-  std::int64_t next_resumed_step() const;
-  /// The start of a job started now, for people: "step 20", "step 20 of PATH", "the beginning".
-  std::string next_start() const;
-  Time checkpoint_time() const;
 
   Options options_;
-  Words command_;
+  Command command_;
   std::filesystem::path out_;
+  RunCheckpoints checkpoints_;
+  IncidentLog incidents_;
   std::optional<Elastic> elastic_;
   int ranks_ = 0;  // of the last start, if elastic_
   SignalQueue signals_;
   Budget budget_;
   std::int64_t restarts_ = 0;
-  bool begun_ = false;               // a job has written its configuration, so the folder belongs to this run
   std::int64_t waits_ = 0;           // pauses in a row because too few ranks were available
   bool world_asked_ = false;         // --world-command has been run
   std::int64_t world_failures_ = 0;  // failures of --world-command in a row
@@ -103,10 +94,6 @@ class Supervisor {
   bool save_lost_ = false;                                     // it ended without the requested save
   std::optional<Time> training_since_;
   FailureMessage failure_message_;
-
-  std::vector<Incident> incidents_;
-  bool open_ = false;  // the last incident is not closed yet
-  Time good_until_{};  // work done until then is not lost in the open incident
 };
 
 }  // namespace trireme::supervisor

@@ -4,13 +4,13 @@
 // itself did not run: on a very busy machine, or when the whole job was stopped (Ctrl-Z, a laptop's lid). For a rank
 // without heartbeats it asks the system: a rank is alive if it runs, waits for a processor or a disk, or has had
 // processor time since the previous look.
-// Read next: parallel/comm/watch/judge.h.
+// Read next: parallel/comm/watch/faulty_ranks.h.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "parallel/comm/watch/judge.h"
+#include "parallel/comm/watch/faulty_ranks.h"
 #include "parallel/comm/watch/page.h"
 #include "parallel/comm/watch/vital_signs.h"
 

@@ -62,10 +62,10 @@ std::string list(const Board& board, const std::vector<int>& ranks) {
 }
 
 std::string why(const Board& board, const Observer& observer, const Finding& finding) {
-  const int rank = finding.verdict.ranks.front();
+  const int rank = finding.faulty.ranks.front();
   const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
   const VitalSigns& vitals = observer.vitals(rank);
-  if (finding.verdict.outcome == Outcome::died) {
+  if (finding.faulty.fault == WaitFault::died) {
     const std::string signal =
         vitals.signal == 0 ? "" : fmt::format(", ended by signal {} ({})", vitals.signal, strsignal(vitals.signal));
     return fmt::format("its process {} is gone{}", board.page(rank).process.load(), signal);
@@ -83,7 +83,7 @@ std::string why(const Board& board, const Observer& observer, const Finding& fin
 /// "rank 0 (dp=0,tp=0,pp=0) waits for it in all_reduce(sum of 64 f32) #119 of group 'dp', of which the lost rank has
 /// begun #118; so do 2 other ranks".
 std::string who_waits(const Board& board, const Observer& observer, const Finding& finding) {
-  const int lost = finding.verdict.ranks.front();
+  const int lost = finding.faulty.ranks.front();
   int waiter = finding.waiter == lost ? -1 : finding.waiter, others = 0;
   for (int rank = 0; rank < board.ranks(); ++rank) {
     const std::vector<int>& list = observer.signs()[static_cast<std::size_t>(rank)].waits_for;
@@ -107,14 +107,14 @@ std::string who_waits(const Board& board, const Observer& observer, const Findin
 }
 
 Said one_lost(const Finding& finding, const Board& board, const Observer& observer) {
-  const int rank = finding.verdict.ranks.front();
-  const std::vector<int> others(finding.verdict.ranks.begin() + 1, finding.verdict.ranks.end());
+  const int rank = finding.faulty.ranks.front();
+  const std::vector<int> others(finding.faulty.ranks.begin() + 1, finding.faulty.ranks.end());
   const RankPage& page = board.page(rank);
   const std::int64_t step = page.step;
   std::string text = fmt::format("{}; it was {}; {}; {}", why(board, observer, finding), activity(page),
                                  last_operation(page), who_waits(board, observer, finding));
   if (!others.empty()) text += "; lost as well: " + list(board, others);
-  text += finding.verdict.outcome == Outcome::died
+  text += finding.faulty.fault == WaitFault::died
               ? "; start again from the newest checkpoint"
               : fmt::format("; find what keeps it, or raise --timeout ({:g} s)", finding.timeout);
   return {ExitCode::retryable, text, board.place(rank) + (step < 0 ? "" : fmt::format(" step {}", step))};
@@ -134,10 +134,10 @@ std::string wait_text(const Board& board, const Observer& observer, int rank) {
 }
 
 Said all_waiting(const Finding& finding, const Board& board, const Observer& observer) {
-  const Verdict& verdict = finding.verdict;
+  const FaultyRanks& faulty = finding.faulty;
   std::string waits;
   constexpr std::size_t most = 6;
-  std::vector<int> ranks = verdict.outcome == Outcome::deadlocked ? verdict.ranks : std::vector{finding.waiter};
+  std::vector<int> ranks = faulty.fault == WaitFault::deadlocked ? faulty.ranks : std::vector{finding.waiter};
   std::erase_if(ranks, [&](int rank) {  // ranks that have ended wait for nobody
     const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
     return rank != finding.waiter && signs.waits_for.empty() && !signs.more;
@@ -146,20 +146,20 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
     waits += (waits.empty() ? "" : "; ") + wait_text(board, observer, ranks[i]);
   const std::int64_t step = board.page(finding.waiter).step;
   const std::string place = board.place(finding.waiter) + (step < 0 ? "" : fmt::format(" step {}", step));
-  switch (verdict.outcome) {
-    case Outcome::deadlocked:
+  switch (faulty.fault) {
+    case WaitFault::deadlocked:
       return {
           ExitCode::desync,
           fmt::format("ranks wait for one another in different operations, for {:g} s: {}; every rank must call the "
                       "same operations in the same order",
                       finding.timeout, waits),
           place};
-    case Outcome::unseen:
+    case WaitFault::unseen:
       return {ExitCode::retryable,
               fmt::format("{}, for {:g} s ({:g} x --timeout); these are on other nodes, where they cannot be seen from "
                           "here: {}; look at those nodes, or raise --timeout",
                           waits, patience_with_unseen * finding.timeout, patience_with_unseen,
-                          verdict.ranks.empty() ? "some with higher numbers" : list(board, verdict.ranks)),
+                          faulty.ranks.empty() ? "some with higher numbers" : list(board, faulty.ranks)),
               place};
     default:
       return {ExitCode::retryable,
@@ -270,10 +270,10 @@ std::string messages(const Board& board) {
 }  // namespace
 
 LostRank lost_rank(const Finding& finding, const Board& board, const Observer& observer) {
-  const Outcome outcome = finding.verdict.outcome;
-  const bool one = outcome == Outcome::died || outcome == Outcome::stopped;
+  const WaitFault fault = finding.faulty.fault;
+  const bool one = fault == WaitFault::died || fault == WaitFault::stopped;
   const Said said = one ? one_lost(finding, board, observer) : all_waiting(finding, board, observer);
-  return {said.code, said.what, said.place, flight_record(board, one ? finding.verdict.ranks : std::vector<int>())};
+  return {said.code, said.what, said.place, flight_record(board, one ? finding.faulty.ranks : std::vector<int>())};
 }
 
 std::string flight_record(const Board& board, const std::vector<int>& lost) {

@@ -23,7 +23,7 @@ class LostRank : public Error {
 };
 
 struct Finding {
-  Verdict verdict;
+  FaultyRanks faulty;
   int waiter = -1;      ///< the rank whose wait it ends; -1: none
   double timeout = 30;  ///< seconds
 };

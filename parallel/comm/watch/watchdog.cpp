@@ -62,18 +62,18 @@ bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   observer_.look(seconds);
   ending_ = ends() ? ending_ + seconds : 0;
   if (on_end_ && ending_ >= 0.25) on_end_();
-  const auto lose = [&](const Verdict& verdict, int waiter) {
-    const Finding finding{verdict, waiter, timeout_};
+  const auto lose = [&](const FaultyRanks& faulty, int waiter) {
+    const Finding finding{faulty, waiter, timeout_};
     const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *board_, observer_));
     lock.unlock();  // on_lost_ may end ranks, which take the lock
     on_lost_(error);
     lock.lock();
     return true;
   };
-  if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty()) return lose({Outcome::died, ranks}, -1);
+  if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty()) return lose({WaitFault::died, ranks}, -1);
   for (const auto& beacon : local_) {
-    const Verdict verdict = judge(beacon->rank(), observer_.signs(), timeout_);
-    if (verdict.outcome != Outcome::patient) return lose(verdict, beacon->rank());
+    const FaultyRanks faulty = find_faulty_ranks(beacon->rank(), observer_.signs(), timeout_);
+    if (faulty.fault != WaitFault::none) return lose(faulty, beacon->rank());
   }
   return false;
 }

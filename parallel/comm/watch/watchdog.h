@@ -1,7 +1,7 @@
 // Watchdog: the thread that notices lost ranks, one for each process. It looks at all ranks' pages about twenty times a
-// second, and ends the waits of its own process's ranks when judge() finds that they wait in vain. It never calls a
-// transport, so nothing can block it.
-// Read next: parallel/comm/watch/observer.h and judge.h; parallel/comm/watch/report.h for its messages.
+// second, and ends the waits of its own process's ranks when find_faulty_ranks() finds that they wait in vain. It never
+// calls a transport, so nothing can block it.
+// Read next: parallel/comm/watch/observer.h and faulty_ranks.h; parallel/comm/watch/report.h for its messages.
 #pragma once
 
 #include <condition_variable>

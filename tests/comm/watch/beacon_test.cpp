@@ -230,8 +230,8 @@ TEST_CASE("a lost rank's message says what it waited for, whatever its page show
   const auto board = std::make_shared<Board>(2);
   as_rank(board, 0, [&](Beacon& beacon) {
     Observer observer(board, [](const ThreadId&) { return VitalSigns{.state = 'S'}; });
-    const auto said = [&](Outcome outcome, std::vector<int> ranks) {
-      return std::string(lost_rank({{outcome, std::move(ranks)}, 0, 30}, *board, observer).what());
+    const auto said = [&](WaitFault fault, std::vector<int> ranks) {
+      return std::string(lost_rank({{fault, std::move(ranks)}, 0, 30}, *board, observer).what());
     };
     const CallSite site("blocks.2.mlp");
     {
@@ -239,9 +239,10 @@ TEST_CASE("a lost rank's message says what it waited for, whatever its page show
       beacon.show_waits();
       observer.look(0.05);
     }
-    CHECK(says(said(Outcome::stalled, {0}),
+    CHECK(says(said(WaitFault::stalled, {0}),
                "[watch] rank 0 at blocks.2.mlp waits for a thread of its own; all are there, but for 120 s"));
-    CHECK(says(said(Outcome::stopped, {0}), "it was at blocks.2.mlp; it has begun no operation; nobody waits for it"));
+    CHECK(
+        says(said(WaitFault::stopped, {0}), "it was at blocks.2.mlp; it has begun no operation; nobody waits for it"));
     {
       const Recording record(all_reduce(1, 64, "here"));
       const auto missing = [] { return std::vector{1}; };
@@ -250,11 +251,11 @@ TEST_CASE("a lost rank's message says what it waited for, whatever its page show
       const Blocked blocked;
       beacon.show_waits();
       observer.look(0.05);
-      CHECK(says(said(Outcome::unseen, {1}), "[watch] rank 0 in all_reduce(sum of 64 f32) #1 of group "));
+      CHECK(says(said(WaitFault::unseen, {1}), "[watch] rank 0 in all_reduce(sum of 64 f32) #1 of group "));
     }
     beacon.show_waits();  // the wait was over just before the message was made
-    CHECK(says(said(Outcome::unseen, {1}), "[watch] rank 0 at blocks.2.mlp waits for rank 1, for 120 s"));
-    CHECK(
-        says(said(Outcome::deadlocked, {0, 1}), "for 30 s: rank 0 at blocks.2.mlp waits for rank 1; every rank must"));
+    CHECK(says(said(WaitFault::unseen, {1}), "[watch] rank 0 at blocks.2.mlp waits for rank 1, for 120 s"));
+    CHECK(says(said(WaitFault::deadlocked, {0, 1}),
+               "for 30 s: rank 0 at blocks.2.mlp waits for rank 1; every rank must"));
   });
 }

@@ -2,7 +2,7 @@
 // checks only that those are alive: a rank that computes has no time limit while it sends heartbeats. After 20 timeouts
 // without one it counts as lost.
 //
-//   patient     a rank it waits for, directly or not, works
+//   none        a rank it waits for, directly or not, works
 //   died        ... no longer has a process
 //   stopped     ... does not wait itself, and has shown no sign of life for the timeout, or no heartbeat for 20
 //   unseen      ... is on another node, where it is not visible, and four timeouts have passed
@@ -36,10 +36,10 @@ struct RankSigns {
   bool confirmed = true;         ///< what it waits for was written after its last sign of life
 };
 
-enum class Outcome : std::uint8_t { patient, died, stopped, unseen, deadlocked, stalled };
+enum class WaitFault : std::uint8_t { none, died, stopped, unseen, deadlocked, stalled };
 
-struct Verdict {
-  Outcome outcome = Outcome::patient;
+struct FaultyRanks {
+  WaitFault fault = WaitFault::none;
   std::vector<int> ranks;  ///< the ranks at fault: lost, not visible, or in the cycle
 };
 
@@ -49,8 +49,8 @@ constexpr double longest_without_beat = 20;
 /// present and alive, and ranks that only wait for a thread of their own.
 constexpr double patience_with_unseen = 4;
 
-/// For a rank that waits, by world rank.
-Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout);
+/// Why `waiter`, a rank that waits, should not go on waiting. `ranks`: by world rank.
+FaultyRanks find_faulty_ranks(int waiter, const std::vector<RankSigns>& ranks, double timeout);
 
 /// Ranks whose process is gone although they neither ended nor failed: lost at once, even if nobody waits for them.
 std::vector<int> died(const std::vector<RankSigns>& ranks);

@@ -1,6 +1,6 @@
-// Where the ranks of a thread group meet: a barrier that remembers who came, tells the watchdog who is missing, and
-// also works well with fewer cores than ranks. A waiter spins briefly, then yields, then sleeps. It spins less if
-// spinning did not help the last times: the peer may be waiting for this core.
+// The barrier of a thread group. It remembers which ranks came, tells the watchdog which are missing, and also works
+// well with fewer cores than ranks. A waiter spins briefly, then yields, then sleeps. It spins less if spinning did not
+// help the last times: the peer may be waiting for this core.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,17 @@ namespace trireme::comm {
 
 using watch::Clock;
 
-/// How a wait ended: all came; a missing rank will never come; `failed` was set.
-enum class Met : std::uint8_t { all, left, failed };
+/// How a wait ended: as it should; a rank it needs has left and will never come; `failed` was set.
+enum class WaitResult : std::uint8_t { done, peer_left, failed };
 
-class Meeting {
+class Barrier {
  public:
   /// `failed`: set (before wake()) when a rank has failed and nobody should wait any longer.
-  Meeting(int ranks, const std::atomic<bool>& failed);
+  Barrier(int ranks, const std::atomic<bool>& failed);
 
   /// Returns when every rank has come as often as this one. What a rank wrote before it is visible to all after it.
   /// Calls wait.lasts() once the wait is long.
-  Met meet(int rank, watch::Wait& wait);
+  WaitResult wait(int rank, watch::Wait& wait);
   /// Ranks that have come less often than `rank`.
   std::vector<int> missing(int rank) const;
   void leave(int rank);  ///< that rank will not come again
@@ -41,12 +41,12 @@ class Meeting {
     int spins = 0;  // how long to spin, as learned from the last waits
   };
 
-  // True if a rank left before its visit number `visit`, so that this meeting can never be complete.
+  // True if a rank left before its visit number `visit`, so that this barrier can never be complete.
   bool will_never_complete(std::uint64_t visit) const;
 
   const std::atomic<bool>& failed_;
   std::vector<Visitor> visitors_;  // by rank
-  Count arrivals_, completed_;     // all ranks' visits; meetings that are over
+  Count arrivals_, completed_;     // all ranks' visits; barriers that are over
   std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable over_;

@@ -1,4 +1,4 @@
-// ZeroSeals: hashes of data that no other rank holds.
+// ShardHashes: hashes that detect a bit flip in data that no other rank holds.
 //
 // Copies of a weight can be compared with one another (parallel/verify.h). A shard has no copy: if a bit flips in
 // memory, its owner sends the wrong weight to all ranks, and all agree on it. But between two updates nothing writes to
@@ -15,31 +15,31 @@
 
 namespace trireme {
 
-class ZeroSeals {
+class ShardHashes {
  public:
-  /// `shards` in the order of their places; `state`: the optimizer's state to seal. Seals only tensors in host
-  /// memory.
+  /// `shards` in the order of their places; `state`: the optimizer's state to hash. Hashes only tensors in
+  /// host memory.
   void start(const ShardList& shards, const std::vector<StateTensor>& state);
-  bool started() const { return !sealed_.empty(); }
+  bool started() const { return !shards_.empty(); }
 
   /// Call after the update of the shard at this place. `weights`: the values its owner continues from; undefined: the
   /// master, which is part of the state.
-  void seal(std::size_t place, const Tensor& weights);
+  void record(std::size_t place, const Tensor& weights);
   /// Call before the next update. Throws ExitCode::retryable naming the tensor if it changed. Does nothing if it is
-  /// not sealed.
+  /// not hashed.
   void check(std::size_t place, const Tensor& weights) const;
   /// Call after anything was written to, such as by loading a checkpoint.
-  void unseal_all();
+  void forget();
 
  private:
-  struct Sealed {
+  struct Hashed {
     std::string name;                                   ///< of the parameter
     std::vector<std::pair<std::string, Tensor>> state;  ///< tensors by kind, such as "m"
     bool valid = false;  ///< the hashes are those of the data, which was not written to since
     std::uint64_t weights_hash = 0;
     std::vector<std::uint64_t> state_hashes;
   };
-  std::vector<Sealed> sealed_;  // by place
+  std::vector<Hashed> shards_;  // by place
 };
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "parallel/comm/watch/judge.h"
+#include "parallel/comm/watch/faulty_ranks.h"
 
 #include <algorithm>
 #include <set>
@@ -35,9 +35,9 @@ std::set<int> reached_from(int waiter, const std::vector<RankSigns>& ranks) {
 
 }  // namespace
 
-Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
+FaultyRanks find_faulty_ranks(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
   const RankSigns& self = ranks[static_cast<std::size_t>(waiter)];
-  if (waits_for_itself(self)) return is_lost(self, timeout) ? Verdict{Outcome::stopped, {waiter}} : Verdict{};
+  if (waits_for_itself(self)) return is_lost(self, timeout) ? FaultyRanks{WaitFault::stopped, {waiter}} : FaultyRanks{};
   std::set<int> reached = reached_from(waiter, ranks);
   std::vector<int> lost, unseen;
   bool somebody_works = false, gone = false, more = self.more;
@@ -54,10 +54,11 @@ Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
       more = more || r.more;
     }
   }
-  if (!lost.empty()) return {gone ? Outcome::died : Outcome::stopped, lost};
+  if (!lost.empty()) return {gone ? WaitFault::died : WaitFault::stopped, lost};
   if (somebody_works) return {};
   if (!unseen.empty() || more)
-    return self.since_sign_of_life >= patience_with_unseen * timeout ? Verdict{Outcome::unseen, unseen} : Verdict{};
+    return self.since_sign_of_life >= patience_with_unseen * timeout ? FaultyRanks{WaitFault::unseen, unseen}
+                                                                     : FaultyRanks{};
   if (!self.blocked) return {};  // only a helper thread waits: its rank works
   if (self.ended) return {};     // it only waits to leave together with the others
   reached.insert(waiter);
@@ -70,7 +71,7 @@ Verdict judge(int waiter, const std::vector<RankSigns>& ranks, double timeout) {
     return !r.ended && (r.since_sign_of_life < patience || !r.confirmed);
   };
   if (std::any_of(reached.begin(), reached.end(), patient)) return {};
-  return {together ? Outcome::stalled : Outcome::deadlocked, {reached.begin(), reached.end()}};
+  return {together ? WaitFault::stalled : WaitFault::deadlocked, {reached.begin(), reached.end()}};
 }
 
 std::vector<int> died(const std::vector<RankSigns>& ranks) {

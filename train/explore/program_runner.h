@@ -1,4 +1,4 @@
-// Lab: runs the programs of the build in a folder of its own, and reads their results.
+// ProgramRunner: runs the programs of the build in a folder of its own, and reads their results.
 // Read next: train/explore/compare.h.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace trireme::explore {
 
 /// The results of a training run.
-struct Outcome {
+struct TrainingResult {
   std::filesystem::path out;
   int code = 0;
   std::string output;
@@ -24,21 +24,21 @@ struct Outcome {
   std::string last_line() const;  ///< of the output
 };
 
-class Lab {
+class ProgramRunner {
  public:
   /// `programs`: the folder with train_gpt and the others. `folder` is created, or emptied. A program that runs longer
   /// than `seconds` counts as hung.
-  Lab(std::filesystem::path programs, std::filesystem::path folder, double seconds);
-  ~Lab();
-  Lab(const Lab&) = delete;
-  Lab& operator=(const Lab&) = delete;
+  ProgramRunner(std::filesystem::path programs, std::filesystem::path folder, double seconds);
+  ~ProgramRunner();
+  ProgramRunner(const ProgramRunner&) = delete;
+  ProgramRunner& operator=(const ProgramRunner&) = delete;
 
   /// Runs `parity`: with --ranks=mpi as processes, with --device=cuda on the emulated GPU.
   Ended parity(const Arguments& flags);
   /// Runs `train_gpt` in the same way. Its --out is the folder `name`, which is emptied before. --data=text-K selects a
   /// synthetic text, and --fault=TEXT sets TRIREME_FAULT. Unless the flags say otherwise, every step is logged and a
   /// rank has one thread.
-  Outcome train(const std::string& name, const Arguments& flags);
+  TrainingResult train(const std::string& name, const Arguments& flags);
 
   std::filesystem::path folder(const std::string& name) const { return folder_ / name; }
   /// The commands of this case so far. The first ones are those that were compared.

@@ -1,4 +1,4 @@
-#include "train/explore/lab.h"
+#include "train/explore/program_runner.h"
 
 #include <fmt/format.h>
 
@@ -65,25 +65,25 @@ std::string sample_length(const Arguments& flags) {
 
 }  // namespace
 
-std::string Outcome::last_line() const {
+std::string TrainingResult::last_line() const {
   const std::size_t end = output.find_last_not_of('\n');
   if (end == std::string::npos) return "";
   const std::size_t begin = output.rfind('\n', end);
   return output.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? -1 : begin));
 }
 
-Lab::Lab(fs::path programs, fs::path folder, double seconds)
+ProgramRunner::ProgramRunner(fs::path programs, fs::path folder, double seconds)
     : programs_(std::move(programs)), folder_(std::move(folder)), seconds_(seconds) {
   fs::remove_all(folder_);
   make_directories(folder_);
 }
 
-Lab::~Lab() {
+ProgramRunner::~ProgramRunner() {
   std::error_code ignored;
   fs::remove_all(folder_, ignored);
 }
 
-std::vector<std::string> Lab::command(const std::string& program, const Arguments& flags) const {
+std::vector<std::string> ProgramRunner::command(const std::string& program, const Arguments& flags) const {
   const auto is = [&](const char* flag, const char* value) { return flags.contains(flag) && flags.at(flag) == value; };
   std::vector<std::string> words;
   if (is("ranks", "mpi"))
@@ -95,16 +95,16 @@ std::vector<std::string> Lab::command(const std::string& program, const Argument
   return words;
 }
 
-Ended Lab::parity(const Arguments& flags) {
+Ended ProgramRunner::parity(const Arguments& flags) {
   const std::vector<std::string> words = command("parity", flags);
   commands_.push_back(fmt::format("{}", fmt::join(words, " ")));
   return run_process(words, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, seconds_);
 }
 
-Outcome Lab::train(const std::string& name, const Arguments& flags) {
-  Outcome outcome;
-  outcome.out = folder(name);
-  fs::remove_all(outcome.out);
+TrainingResult ProgramRunner::train(const std::string& name, const Arguments& flags) {
+  TrainingResult result;
+  result.out = folder(name);
+  fs::remove_all(result.out);
   Arguments all = flags;
   std::vector<std::string> environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
   if (all.contains("fault")) {
@@ -113,7 +113,7 @@ Outcome Lab::train(const std::string& name, const Arguments& flags) {
     all["allow-fault-injection"] = "on";
   }
   all["data"] = text_file(all.contains("data") ? all["data"] : "text-17").string();
-  all["out"] = outcome.out.string();
+  all["out"] = result.out.string();
   if (all.contains("profile")) all["profile"] = folder(all["profile"]).string();
   if (!all.contains("log-every")) all["log-every"] = "1";
   if (!all.contains("pin")) all["pin"] = "off";
@@ -122,11 +122,11 @@ Outcome Lab::train(const std::string& name, const Arguments& flags) {
   commands_.push_back(fmt::format("{}{}", environment.size() > 2 ? "TRIREME_FAULT='" + flags.at("fault") + "' " : "",
                                   fmt::join(words, " ")));
   Ended ended = run_process(words, environment, seconds_);
-  outcome.code = ended.code;
-  outcome.output = std::move(ended.output);
-  outcome.records = read_records(outcome.out / "metrics.jsonl");
-  outcome.samples = read_samples(outcome.output);
-  return outcome;
+  result.code = ended.code;
+  result.output = std::move(ended.output);
+  result.records = read_records(result.out / "metrics.jsonl");
+  result.samples = read_samples(result.output);
+  return result;
 }
 
 }  // namespace trireme::explore

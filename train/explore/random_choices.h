@@ -1,4 +1,4 @@
-// Dice: random choices that are a pure function of (seed, number of the case), so that a case can be drawn again.
+// RandomChoices: a pure function of (seed, number of the case), so that a case can be drawn again.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace trireme::explore {
 
-class Dice {
+class RandomChoices {
  public:
-  Dice(std::uint64_t seed, std::uint64_t number) : seed_(seed), stream_(number) {}
+  RandomChoices(std::uint64_t seed, std::uint64_t number) : seed_(seed), stream_(number) {}
 
   std::uint32_t word() { return random_word(seed_, stream_, drawn_++); }
   /// Uniform in [0, n).
