@@ -13,7 +13,9 @@ from .build import Build
 from .place import ROOT, Failed, load_json, save_json, say
 
 # Self-contained, for any GPU from the A100 on and any x86-64 processor of the last ten years.
-CONFIGURE = ["-DTRIREME_CUDA=ON", "-DTRIREME_MPI=OFF", "-DTRIREME_SELF_CONTAINED=ON", "-DTRIREME_ARCH=x86-64-v3"]
+# NCCL and cuDNN are left out, as a program that links them does not start without them.
+CONFIGURE = ["-DTRIREME_CUDA=ON", "-DTRIREME_MPI=OFF", "-DTRIREME_SELF_CONTAINED=ON", "-DTRIREME_ARCH=x86-64-v3",
+             "-DTRIREME_NCCL_LIBRARY=OFF", "-DTRIREME_CUDNN=OFF"]
 PROGRAMS = ["parity", "train_gpt"]
 ARCHIVE, CONTENTS = "pack.tar.xz", ("bin", "include", "manifest.json")
 
