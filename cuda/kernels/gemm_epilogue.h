@@ -60,11 +60,28 @@ __device__ __forceinline__ void visit(Finish finish, F f) {
 
 /// Which epilogues a kernel has. Tiles of 256 x 192 leave few registers, so their epilogues are unrolled, and each kernel
 /// has one of them: see epilogues_of in gemm_store.h.
-enum class Epilogues : std::uint8_t { all, simple, gelu_tanh, gelu_tanh_derivative };
+enum class Epilogues : std::uint8_t { all, simple, gelu_tanh, gelu, gelu_tanh_derivative, gelu_derivative };
 
 constexpr Finish finish_of(Epilogues epilogues) {
-  if (epilogues == Epilogues::gelu_tanh) return Finish::gelu_tanh;
-  return epilogues == Epilogues::gelu_tanh_derivative ? Finish::gelu_tanh_derivative : Finish::none;
+  switch (epilogues) {
+    case Epilogues::gelu_tanh:
+      return Finish::gelu_tanh;
+    case Epilogues::gelu:
+      return Finish::gelu;
+    case Epilogues::gelu_tanh_derivative:
+      return Finish::gelu_tanh_derivative;
+    case Epilogues::gelu_derivative:
+      return Finish::gelu_derivative;
+    default:
+      return Finish::none;
+  }
+}
+/// Activations have one form each: a linear layer is nt, and the gradient of its inputs nn.
+constexpr bool activates(Epilogues epilogues) {
+  return epilogues == Epilogues::gelu_tanh || epilogues == Epilogues::gelu;
+}
+constexpr bool differentiates(Epilogues epilogues) {
+  return epilogues == Epilogues::gelu_tanh_derivative || epilogues == Epilogues::gelu_derivative;
 }
 
 /// activation(x), or x activation'(before), for a value that is rounded to T.

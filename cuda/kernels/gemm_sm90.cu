@@ -160,12 +160,11 @@ void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, const Workspace& 
                                     parameters.b_batched ? p.batch : 1, p.b_stride, 64, 64});
   const LaunchConfig config = {
       kName, {static_cast<unsigned>(cut.blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
-  // Activations have one form each (epilogues_of): kernels for the others are not made.
-  if constexpr (S::kEpilogues != Epilogues::gelu_tanh)
+  if constexpr (!activates(S::kEpilogues))  // kernels for forms that cannot be are not made
     if (p.form == Form::nn) launch(config, &gemm_kernel<T, Out, S, Form::nn>, parameters);
-  if constexpr (S::kEpilogues != Epilogues::gelu_tanh_derivative)
+  if constexpr (!differentiates(S::kEpilogues))
     if (p.form == Form::nt) launch(config, &gemm_kernel<T, Out, S, Form::nt>, parameters);
-  if constexpr (S::kEpilogues == Epilogues::all || S::kEpilogues == Epilogues::simple)
+  if constexpr (!activates(S::kEpilogues) && !differentiates(S::kEpilogues))
     if (p.form == Form::tn) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);
   if (cut.divided == 0) return;
   const auto blocks = static_cast<unsigned>(cut.divided * S::kConsumers);
@@ -178,8 +177,11 @@ void launch_wide(const Gemm<T, Out>& p, Epilogues epilogues, const sm90::Cut& cu
   if constexpr (std::is_same_v<T, Out>) {
     if (epilogues == Epilogues::gelu_tanh)
       return launch_shape<sm90::Wide<Epilogues::gelu_tanh>>(p, cut, workspace, stream);
+    if (epilogues == Epilogues::gelu) return launch_shape<sm90::Wide<Epilogues::gelu>>(p, cut, workspace, stream);
     if (epilogues == Epilogues::gelu_tanh_derivative)
       return launch_shape<sm90::Wide<Epilogues::gelu_tanh_derivative>>(p, cut, workspace, stream);
+    if (epilogues == Epilogues::gelu_derivative)
+      return launch_shape<sm90::Wide<Epilogues::gelu_derivative>>(p, cut, workspace, stream);
   }
   launch_shape<sm90::Wide<Epilogues::simple>>(p, cut, workspace, stream);
 }

@@ -22,9 +22,10 @@ __host__ __device__ __forceinline__ Epilogues epilogues_of(const Gemm<T, Out>& p
   const Epilogue<T>& e = p.epilogue;
   if (p.n % 8 != 0 || !rows_allow_vectors(p)) return Epilogues::all;
   const bool adds = e.residual != nullptr || e.accumulate;
-  if (std::is_same_v<T, Out> && e.activation == Activation::gelu_tanh && !adds) {
-    if (e.derivative && p.form == Form::nn) return Epilogues::gelu_tanh_derivative;
-    if (!e.derivative && p.form == Form::nt) return Epilogues::gelu_tanh;
+  const bool tanh = e.activation == Activation::gelu_tanh;
+  if (std::is_same_v<T, Out> && (tanh || e.activation == Activation::gelu) && !adds) {
+    if (e.derivative && p.form == Form::nn) return tanh ? Epilogues::gelu_tanh_derivative : Epilogues::gelu_derivative;
+    if (!e.derivative && p.form == Form::nt) return tanh ? Epilogues::gelu_tanh : Epilogues::gelu;
   }
   const bool reads_c = std::is_same_v<T, Out> && e.accumulate;
   const bool simple =
@@ -244,7 +245,7 @@ struct Windows {
 /// the bias.
 template <class W, Finish finish, class F, class T, int Sums>
 __device__ __forceinline__ void store_unrolled(const F& finisher, const Window& w, const T* bias, float (&sums)[Sums]) {
-  constexpr bool kActivates = finish == Finish::gelu_tanh;
+  constexpr bool kActivates = finish == Finish::gelu_tanh || finish == Finish::gelu;
   const auto& p = finisher.p;
   using Out = std::remove_cvref_t<decltype(*p.c)>;
   using Read = RowLanes<T>;

@@ -330,16 +330,19 @@ TEST_CASE("cuda gemm_sm90: every choice of an epilogue's steps") {
   });
 }
 
-TEST_CASE("cuda gemm_sm90: GELU and its derivative in tiles of 256 x 192, each in the form that has a kernel") {
+TEST_CASE("cuda gemm_sm90: both GELUs and their derivatives in tiles of 256 x 192, in the form that has a kernel") {
   constexpr unsigned kAdds = kResidual | kAccumulate;
   const auto wide = [](const Case& c) {
     CAPTURE(c.n);
     CAPTURE(c.without);
-    Problem<bf16, bf16> problem(c);
-    const Epilogues expected = c.derivative ? Epilogues::gelu_tanh_derivative : Epilogues::gelu_tanh;
-    CHECK(epilogues_of(problem.product(Activation::gelu_tanh)) == expected);
-    check_sm90<bf16, bf16>(c, Tile90::m256n192, Activation::gelu_tanh);
-    check_sm90<f16, f16>(c, Tile90::m256n192, Activation::gelu_tanh);
+    for (const Activation activation : {Activation::gelu_tanh, Activation::gelu}) {
+      CAPTURE(static_cast<int>(activation));
+      Problem<bf16, bf16> problem(c);
+      const Epilogues epilogues = epilogues_of(problem.product(activation));
+      CHECK((c.derivative ? differentiates(epilogues) : activates(epilogues)));
+      check_sm90<bf16, bf16>(c, Tile90::m256n192, activation);
+      check_sm90<f16, f16>(c, Tile90::m256n192, activation);
+    }
   };
   for (const std::uint64_t seed : {0, 2})
     under_schedule(seed, [&] {
@@ -350,10 +353,9 @@ TEST_CASE("cuda gemm_sm90: GELU and its derivative in tiles of 256 x 192, each i
       wide({Form::nn, 70, 328, 72, 0, 0, true, 1, 1.0F, true, kAdds | kBias});
     });
   // Others have no such kernel, and 128 x 256 takes their place.
-  check_sm90<bf16, bf16>({Form::tn, 72, 200, 72, 0, 0, true, 1, 1.0F, false, kAdds}, Tile90::m256n192,
-                         Activation::gelu_tanh);
-  check_sm90<bf16, bf16>({Form::nt, 72, 200, 72, 0, 0, true, 1, 1.0F, true, kAdds}, Tile90::m256n192,
-                         Activation::gelu_tanh);
+  const Activation activation = Activation::gelu_tanh;
+  check_sm90<bf16, bf16>({Form::tn, 72, 200, 72, 0, 0, true, 1, 1.0F, false, kAdds}, Tile90::m256n192, activation);
+  check_sm90<bf16, bf16>({Form::nt, 72, 200, 72, 0, 0, true, 1, 1.0F, true, kAdds}, Tile90::m256n192, activation);
 }
 
 TEST_CASE("cuda gemm_sm90: same bits on every run, whatever the schedule") {

@@ -88,13 +88,21 @@ class Buffer {
       if (in_zone(i) && bytes[i] != trireme::cuda::emu::zone_byte(i)) return false;
     return true;
   }
+  /// set(i, value(i)) for all i, with one copy to the device.
+  template <class Value>
+  void set_all(const Value& value) {
+    T* const values = host() + begin_;
+    for (std::size_t i = 0; i < count_; ++i) values[i] = value(i);
+    if (on_device_ && count_ > 0) copy_to_device(device_ + begin_, values, count_ * sizeof(T));
+  }
   /// Values in [-scale, scale), a function of seed and position; rounded to T.
   void fill_random(std::uint64_t seed, float scale = 1.0F) {
-    for (std::size_t i = 0; i < count_; ++i)
-      set(i, T((2.0F * static_cast<float>(trireme::random_uniform(seed, 1, i)) - 1.0F) * scale));
+    set_all([&](std::size_t i) {
+      return T((2.0F * static_cast<float>(trireme::random_uniform(seed, 1, i)) - 1.0F) * scale);
+    });
   }
   void fill(float value) {
-    for (std::size_t i = 0; i < count_; ++i) set(i, T(value));
+    set_all([&](std::size_t) { return T(value); });
   }
 
  private:
