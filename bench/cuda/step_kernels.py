@@ -41,7 +41,7 @@ def profiled(program, dtype, folder, limit):
 
 def short(name):
     """A kernel's function without namespaces, and its template arguments."""
-    name = re.sub(r"(?:\b(?:trireme|cuda|detail)|\(anonymous namespace\)|<unnamed>)::|\((?:int|bool|long|unsigned)\)", "",
+    name = re.sub(r"(?:\b(?:trireme|cuda|detail)|\(anonymous namespace\)|<?unnamed>)::|\((?:int|bool|long|unsigned)\)", "",
                   re.sub(r"^void ", "", name))
     depth = 0
     for at in range(len(name) - 1, -1, -1) if name.endswith(")") else ():

@@ -33,7 +33,7 @@ class Limits:
 # The first whose pattern is found.
 TABLE = [
     Limits("H200 NVL", r"H200 NVL", 132, 835e12, 4.8e12),
-    Limits("H200", r"H200", 132, 989e12, 4.8e12),
+    Limits("H200", r"H200", 132, 989e12, 4.8e12, 4.26e12),
     Limits("H100 NVL", r"H100 NVL", 132, 835e12, 3.9e12),
     Limits("H100 PCIe", r"H100 PCIe", 114, 756e12, 2.0e12),
     Limits("H100", r"H100.*HBM3", 132, 989e12, 3.35e12, 3.0e12),

@@ -210,7 +210,7 @@ class Check:
         """Both programs write what they have after each figure, and what failed."""
         results = load_json(out, {"rows": [], "failures": []})
         self.failures |= {failure["case"]: failure["error"] for failure in results["failures"]}
-        line = f"{len(results['rows'])} rows in {out}"
+        line = f"{len(results['rows'])} rows in {os.path.relpath(out, ROOT)}"
         if ended.passed():
             return line
         if results["failures"]:
