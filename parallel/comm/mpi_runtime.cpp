@@ -113,6 +113,7 @@ void Runtime::watch(const WatchOptions& options) {
   const auto on_end = [this] { leave(static_cast<int>(ExitCode::retryable)); };
   watchdog_ = std::make_unique<watch::Watchdog>(pages, options.timeout, on_lost, on_end);
   watchdog_->add(beacon_);
+  links_ = link_hosts(control_, pages, options.timeout.count(), {on_lost, options.on_notice});
 }
 
 void Runtime::poll(watch::Wait& wait, const std::function<bool()>& test, bool patiently,
@@ -227,6 +228,7 @@ void Runtime::finalize() {
   }
   if (beacon_) beacon_->set_state(watch::State::ended);
   watchdog_.reset();
+  links_.reset();
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;

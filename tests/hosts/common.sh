@@ -41,7 +41,10 @@ unset TRIREME_FAULT TRIREME_IO_FAULT TRIREME_RESTARTS
 bin=$PWD/build/bin
 work=$PWD/build/hosts
 failures=0
-code=0 # of the last job
+code=0       # of the last job
+job=0        # the process of the one that was started last
+timeout_s=30 # --timeout of jobs
+export code job
 mkdir -p "$work"
 # All hosts see this folder, as machines see a shared file system. TRIREME_KEEP=1 leaves it on the disk.
 if [ -z "${TRIREME_KEEP:-}" ]; then
@@ -171,6 +174,32 @@ train() {
     >"$work/$name.log" 2>&1 </dev/null
   code=$?
 }
+
+# stamped NAME: each line of its input with the time it came, into NAME.log.
+stamped() {
+  local line
+  while IFS= read -r line; do printf '%s %s\n' "$EPOCHREALTIME" "$line"; done >"$work/$1.log"
+}
+
+# start NAME COMMAND...: on h1, in the background, as $job; its output with times: $work/NAME.log.
+start() {
+  local name=$1
+  shift
+  on h1 timeout -s KILL 100 "$@" </dev/null > >(stamped "$name") 2>&1 &
+  job=$!
+}
+
+# start_one_each NAME [mpirun's FLAGS...]: trains in the background with one rank on each host, until told to stop.
+start_one_each() {
+  local name=$1
+  shift
+  start "$name" mpirun --host h1,h2,h3 --bind-to none -n 3 "$@" "$bin/train_gpt" "${tiny[@]}" --steps 100000 \
+    --log-every 5 --timeout "$timeout_s" --mesh dp=3 --allow-fault-injection --out "$work/$name"
+  says 'step 5/' "$name" || { show "$name" && return 1; }
+}
+
+# says PATTERN NAME [SECONDS]: waits until a line of its output matches.
+says() { until_true "${3:-30}" grep -qE -- "$1" "$work/$2.log"; }
 
 # expect_code WANTED NAME: whether the last job ended so; if not, shows what it said.
 expect_code() {

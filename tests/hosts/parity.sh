@@ -5,7 +5,7 @@
 # shellcheck source=tests/hosts/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-steps=12
+steps=8
 meshes=('dp=6' 'dp=3,tp=2' 'dp=2,pp=3')
 
 # values NAME: loss and gradient norm of each step, one a line.

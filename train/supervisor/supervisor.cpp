@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 using std::chrono::duration;
 using System = std::chrono::system_clock;
 
+constexpr double launcher_patience = 5;  // seconds for it to end after the job has failed; it needs two
+
 template <class... Args>
 void say(fmt::format_string<Args...> text, Args&&... args) {
   erase_foreign_live_line();
@@ -250,7 +252,8 @@ Ending Supervisor::run_job(const Words& words) {
   failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
   Job job(words, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
-  std::optional<Clock::time_point> ended;
+  std::optional<Clock::time_point> ended, failed;
+  std::optional<Ending> instead;  // of that of a launcher that was killed
   bool told = false;
   while (!job.over()) {
     job.wait(0.2);
@@ -261,7 +264,16 @@ Ending Supervisor::run_job(const Words& words) {
     }
     begun_ = begun_ || listens();
     watch_training();
-    if (!job.ending()) continue;
+    if (!job.ending()) {
+      // A launcher that is told to end the job waits for its helper on every host, also on one that is gone.
+      if (instead || !failure_message_.code() || !has_launcher(words)) continue;
+      if (!failed) failed = Clock::now();
+      if (duration<double>(Clock::now() - *failed).count() < launcher_patience) continue;
+      say("the launcher has not ended {:g} s after the job failed: it is killed", launcher_patience);
+      instead = Ending::of_exit_code(*failure_message_.code());
+      job.kill_all();
+      continue;
+    }
     if (!ended) ended = Clock::now();
     const double since = duration<double>(Clock::now() - *ended).count();
     if (since < options_.grace) continue;
@@ -273,7 +285,7 @@ Ending Supervisor::run_job(const Words& words) {
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
   begun_ = begun_ || listens();
   save_lost_ = requests_.ended(newest_checkpoint() > told_save_at_);
-  return job.ending().value();
+  return instead.value_or(job.ending().value());
 }
 
 void Supervisor::take(int signal, const Job& job) {

@@ -10,12 +10,12 @@
 namespace trireme::watch {
 namespace {
 
-std::int64_t now() {
+std::int64_t node_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
 std::string seconds_ago(std::int64_t then) {
-  return fmt::format("{:.1f} s ago", 1e-9 * static_cast<double>(now() - then));
+  return fmt::format("{:.1f} s ago", 1e-9 * static_cast<double>(node_now() - then));
 }
 
 std::string phase_name(int phase) { return phase < 0 ? "no phase" : std::string(name(static_cast<Phase>(phase))); }
@@ -213,7 +213,7 @@ std::string rank_table(const Board& board, const std::vector<int>& lost) {
 
 /// "2.10 ms in forward blocks.2.mlp", "UNDER WAY 31.2 s in backward sums of gradients".
 std::string cell(const Record& r) {
-  const double seconds = 1e-9 * static_cast<double>((r.ended == 0 ? now() : r.ended) - r.begun);
+  const double seconds = 1e-9 * static_cast<double>((r.ended == 0 ? node_now() : r.ended) - r.begun);
   const std::string time = seconds < 1 ? fmt::format("{:.2f} ms", 1e3 * seconds) : fmt::format("{:.1f} s", seconds);
   return fmt::format("{}{} in {} {}", r.ended == 0 ? "UNDER WAY " : "", time, phase_name(r.phase), r.site.view());
 }
@@ -278,6 +278,10 @@ LostRank lost_rank(const Finding& finding, const Board& board, const Observer& o
   const bool one = outcome == Outcome::died || outcome == Outcome::stopped;
   const Said said = one ? one_lost(finding, board, observer) : all_waiting(finding, board, observer);
   return {said.code, said.what, said.place, flight_record(board, one ? finding.verdict.ranks : std::vector<int>())};
+}
+
+std::string doing(const Board& board, int rank) {
+  return fmt::format("{}; {}", activity(board.page(rank)), last_operation(board.page(rank)));
 }
 
 std::string flight_record(const Board& board, const std::vector<int>& lost) {

@@ -22,6 +22,8 @@ struct WatchOptions {
   /// Called with the error of a lost rank, on the watchdog's thread, when the process cannot end by itself: its ranks
   /// wait in a library, or a rank thread does not return. A program should end itself and its job here.
   std::function<void(const std::exception_ptr&)> on_lost = {};
+  /// Called with a message about the hosts of a job, such as a slow link, on a thread of its own. Training goes on.
+  std::function<void(const std::string&)> on_notice = {};
 };
 
 /// As the functions with these names in process_group.h.

@@ -1,0 +1,80 @@
+// Finds out over MPI which ranks are on which host, and tells all hosts where the first one listens.
+// Read next: parallel/comm/hosts/host_links.h.
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "parallel/comm/mpi_runtime.h"
+
+namespace trireme::comm::mpi {
+namespace {
+
+struct Home {
+  std::int32_t first_rank = 0;  ///< of the ranks that share memory: a number for the host
+  watch::FixedText<64> name{};
+};
+
+/// A hosts::Meeting of fixed size.
+struct Invitation {
+  std::array<char, 16> question{}, answer{};
+  std::uint16_t port = 0;
+  std::array<watch::FixedText<48>, 16> addresses{};
+};
+
+/// In the order of their first ranks: rank 0 is on the first host.
+std::vector<hosts::Host> find_hosts(MPI_Comm world, const watch::Board& board) {
+  Home mine;
+  while (!board.visible(mine.first_rank)) ++mine.first_rank;
+  std::array<char, 64> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  mine.name = watch::FixedText<64>(name.data());
+  std::vector<Home> homes(static_cast<std::size_t>(board.ranks()));
+  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, homes.data(), sizeof mine, MPI_BYTE, world);
+  std::map<int, hosts::Host> found;
+  for (std::size_t rank = 0; rank < homes.size(); ++rank) {
+    hosts::Host& host = found[homes[rank].first_rank];
+    host.name = homes[rank].name.view();
+    host.ranks.push_back(static_cast<int>(rank));
+  }
+  std::vector<hosts::Host> list;
+  for (auto& [first, host] : found) list.push_back(std::move(host));
+  return list;
+}
+
+Invitation invitation_of(const hosts::Meeting& meeting) {
+  Invitation invitation{meeting.question, meeting.answer, meeting.port, {}};
+  for (std::size_t i = 0; i < std::min(meeting.addresses.size(), invitation.addresses.size()); ++i)
+    invitation.addresses[i] = watch::FixedText<48>(meeting.addresses[i]);
+  return invitation;
+}
+
+hosts::Meeting meeting_of(const Invitation& invitation) {
+  hosts::Meeting meeting{invitation.question, invitation.answer, invitation.port, {}};
+  for (const auto& address : invitation.addresses)
+    if (!address.view().empty()) meeting.addresses.emplace_back(address.view());
+  return meeting;
+}
+
+}  // namespace
+
+std::unique_ptr<hosts::HostLinks> link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board,
+                                             double timeout, const hosts::Callbacks& callbacks) {
+  std::vector<hosts::Host> list = find_hosts(world, *board);
+  if (list.size() == 1) return nullptr;
+  int rank = 0;
+  MPI_Comm_rank(world, &rank);
+  hosts::Listener listener = rank == 0 ? hosts::listen_anywhere() : hosts::Listener();
+  Invitation invitation;
+  if (rank == 0) invitation = invitation_of(hosts::make_meeting(listener));
+  MPI_Bcast(&invitation, sizeof invitation, MPI_BYTE, 0, world);
+  const hosts::Meeting meeting = meeting_of(invitation);
+  if (rank == 0)
+    return std::make_unique<hosts::HostLinks>(std::move(list), board, timeout, std::move(listener), meeting, callbacks);
+  const auto own = std::find_if(list.begin(), list.end(), [&](const auto& host) { return host.ranks.front() == rank; });
+  if (own == list.end()) return nullptr;
+  const int self = static_cast<int>(own - list.begin());
+  return std::make_unique<hosts::HostLinks>(std::move(list), self, board, timeout, meeting, callbacks);
+}
+
+}  // namespace trireme::comm::mpi
