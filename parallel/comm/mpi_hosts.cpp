@@ -58,10 +58,10 @@ hosts::Meeting meeting_of(const Invitation& invitation) {
 
 }  // namespace
 
-std::unique_ptr<hosts::HostLinks> link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board,
-                                             double timeout, const hosts::Callbacks& callbacks) {
+HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board, double timeout,
+                     const hosts::Callbacks& callbacks) {
   std::vector<hosts::Host> list = find_hosts(world, *board);
-  if (list.size() == 1) return nullptr;
+  if (list.size() == 1) return {};
   int rank = 0;
   MPI_Comm_rank(world, &rank);
   hosts::Listener listener = rank == 0 ? hosts::listen_anywhere() : hosts::Listener();
@@ -69,12 +69,18 @@ std::unique_ptr<hosts::HostLinks> link_hosts(MPI_Comm world, const std::shared_p
   if (rank == 0) invitation = invitation_of(hosts::make_meeting(listener));
   MPI_Bcast(&invitation, sizeof invitation, MPI_BYTE, 0, world);
   const hosts::Meeting meeting = meeting_of(invitation);
-  if (rank == 0)
-    return std::make_unique<hosts::HostLinks>(std::move(list), board, timeout, std::move(listener), meeting, callbacks);
-  const auto own = std::find_if(list.begin(), list.end(), [&](const auto& host) { return host.ranks.front() == rank; });
-  if (own == list.end()) return nullptr;
+  if (rank == 0) {
+    auto links =
+        std::make_unique<hosts::HostLinks>(std::move(list), board, timeout, std::move(listener), meeting, callbacks);
+    links->wait_for_all(std::min(timeout, 5.0));
+    return {0, std::move(links)};
+  }
+  const auto own = std::find_if(list.begin(), list.end(), [&](const hosts::Host& host) {
+    return std::binary_search(host.ranks.begin(), host.ranks.end(), rank);
+  });
   const int self = static_cast<int>(own - list.begin());
-  return std::make_unique<hosts::HostLinks>(std::move(list), self, board, timeout, meeting, callbacks);
+  if (own->ranks.front() != rank || self == 0) return {self, nullptr};
+  return {self, std::make_unique<hosts::HostLinks>(std::move(list), self, board, timeout, meeting, callbacks)};
 }
 
 }  // namespace trireme::comm::mpi

@@ -87,10 +87,15 @@ class Runtime {
   std::vector<Tensor> kept_;
 };
 
-/// The links of this process between the hosts of the job; null if it has none: where all ranks are on one host, and
-/// on all but the first rank of a host. Collective over all ranks of `world`, which may block.
-std::unique_ptr<hosts::HostLinks> link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board,
-                                             double timeout, const hosts::Callbacks& callbacks);
+/// This process's place among the hosts of the job.
+struct HostPlace {
+  int host = 0;  ///< the number of its host; that of rank 0 is 0
+  /// Null where all ranks are on one host, and on all but the first rank of a host.
+  std::unique_ptr<hosts::HostLinks> links;
+};
+/// Collective over all ranks of `world`, which may block. On rank 0 it waits up to 5 seconds for the other hosts.
+HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board, double timeout,
+                     const hosts::Callbacks& callbacks);
 
 /// Throws unless an MPI call returned MPI_SUCCESS.
 void check_code(int code, const char* where);

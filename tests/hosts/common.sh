@@ -7,7 +7,7 @@
 #   . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 #   round_trip 10                                    # every round trip between two hosts takes 10 ms
 #   train job1 6 --mesh dp=6 --steps 20              # train_gpt on 6 ranks, two a host; its output: $work/job1.log
-#   cut h2                                           # its cable: frames disappear, nobody is told
+#   cut_off h2                                       # its cable: frames disappear, nobody is told
 #
 # A script ends with 77, after one line that says why, where hosts cannot be made. Read next: scripts/hosts.sh.
 set -uo pipefail
@@ -97,7 +97,7 @@ round_trip() {
   for host in h1 h2 h3; do delay "$host" "$(awk -v ms="$1" 'BEGIN { print ms / 4 }')"; done
 }
 delay() { printf 'delay %s %s\n' "$1" "$2" >&9; }
-cut() { printf 'down %s\n' "$1" >&9; }
+cut_off() { printf 'down %s\n' "$1" >&9; }
 mend() { printf 'up %s\n' "$1" >&9; }
 
 # The hosts.

@@ -27,7 +27,7 @@ vanish() {
     mpirun --hostfile "$alive" --map-by node --bind-to none -n 6 "$bin/train_gpt" "${tiny[@]}" --steps 100000 \
     --log-every 5 --timeout "$timeout_s" --mesh dp=auto --checkpoint-every 5 --keep 2 --out "$work/$name"
   says 'saved step 10 ' "$name" || { show "$name" && return 1; }
-  cut "$1"
+  cut_off "$1"
   since=$EPOCHREALTIME
   says 'FATAL\[75\]' "$name"
   seconds=$(seconds_to_name "$name" "$since")
@@ -57,7 +57,7 @@ timeout_s=2
 
 # The host of rank 0, and of mpirun: nobody is left to end the others.
 start_one_each first
-cut h1
+cut_off h1
 until_true 20 no_ranks_on h2 && until_true 20 no_ranks_on h3
 check 'h1 vanishes, with rank 0 and mpirun: the ranks of other hosts end by themselves' $?
 on h1 pkill -KILL -x 'mpirun|train_gpt'

@@ -53,7 +53,7 @@ HostLinks::HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] {
         use_all_cores();
-        ask();
+        watch_others();
       }) {}
 
 HostLinks::HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::Board> board, double timeout,
@@ -81,6 +81,12 @@ HostLinks::~HostLinks() {
   thread_.join();
 }
 
+void HostLinks::wait_for_all(double seconds) {
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  while (linked_ < static_cast<int>(hosts_.size()) - 1 && Clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
 double HostLinks::lap() {
   const auto now = Clock::now();
   return std::clamp(seconds_between(std::exchange(last_, now), now), 0.0, watch::Observer::longest_gap);
@@ -98,7 +104,7 @@ bool HostLinks::pause(const std::vector<Connection*>& links, double seconds) {
 
 // The first host.
 
-void HostLinks::ask() {
+void HostLinks::watch_others() {
   auto next = Clock::now();
   const auto began = next;
   bool complained = false;
@@ -115,12 +121,8 @@ void HostLinks::ask() {
     const auto now = Clock::now();
     if (now < next) continue;
     next = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_));
-    ++number_;
-    for (Peer& peer : peers_) {
-      if (!peer.link) continue;
-      peer.asked[number_ % peer.asked.size()] = Clock::now();
-      peer.link->send(number_, "");
-    }
+    for (Peer& peer : peers_)
+      if (peer.link) ask(peer);
     if (judge(lap())) return;
     if (complained || seconds_between(began, now) < timeout_) continue;
     complained = true;
@@ -156,16 +158,24 @@ void HostLinks::admit(std::unique_ptr<Connection> caller, std::string_view words
   std::memcpy(&host, words.data() + meeting_.question.size(), sizeof host);
   if (host < 1 || host >= static_cast<std::int32_t>(hosts_.size())) return;
   caller->send(0, view(meeting_.answer));
-  peers_[static_cast<std::size_t>(host)].link = std::move(caller);
+  Peer& peer = peers_[static_cast<std::size_t>(host)];
+  peer.link = std::move(caller);
+  ask(peer);
+}
+
+void HostLinks::ask(Peer& peer) {
+  ++peer.number;
+  peer.asked[peer.number % peer.asked.size()] = Clock::now();
+  peer.link->send(peer.number, "");
 }
 
 void HostLinks::hear(std::size_t host, std::uint64_t number, std::string_view bytes) {
   Peer& peer = peers_[host];
-  if (number <= peer.answered || number > number_ || bytes.size() % sizeof(RankNews) != 0) return;
+  if (number <= peer.answered || number > peer.number || bytes.size() % sizeof(RankNews) != 0) return;
   peer.answered = number;
-  signs_[host].linked = true;
+  if (!std::exchange(signs_[host].linked, true)) ++linked_;
   signs_[host].since_answer = 0;
-  if (number_ - number < peer.asked.size())
+  if (peer.number - number < peer.asked.size())
     slow_.add(static_cast<int>(host), seconds_between(peer.asked[number % peer.asked.size()], Clock::now()));
   const std::vector<int>& ranks = hosts_[host].ranks;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(RankNews)) {
@@ -202,7 +212,7 @@ void HostLinks::answer() {
   bool linked = false;
   double silence = 0;
   // Hosts report one after the other: the first ends the job, so its message is the only one.
-  const double patience = stopped_after * timeout_ + 0.5 * self_;
+  const double patience = stopped_after * timeout_ + std::min(0.5 * self_, 10.0);
   std::unique_ptr<Connection> link;
   std::size_t next_address = 0;
   while (true) {
@@ -241,7 +251,10 @@ std::unique_ptr<Connection> HostLinks::call(const std::string& address) {
   bool right = false;
   while (!stop_ && link->open() && !right && Clock::now() < until) {
     pause({link.get()}, 0.1);
-    link->progress([&](std::uint64_t, std::string_view bytes) { right = right || bytes == view(meeting_.answer); });
+    link->progress([&](std::uint64_t number, std::string_view bytes) {
+      if (right) link->send(number, news());  // the first question comes with the answer
+      right = right || bytes == view(meeting_.answer);
+    });
   }
   return right ? std::move(link) : nullptr;
 }

@@ -44,6 +44,8 @@ class HostLinks {
   HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::Board> board, double timeout,
             const Meeting& meeting, Callbacks callbacks);
   ~HostLinks();
+  /// On the first host: returns when all hosts have answered, or after `seconds`. From then on none can vanish unseen.
+  void wait_for_all(double seconds);
   HostLinks(const HostLinks&) = delete;
   HostLinks& operator=(const HostLinks&) = delete;
 
@@ -53,13 +55,14 @@ class HostLinks {
   struct Peer {
     std::unique_ptr<Connection> link;
     std::array<Clock::time_point, 64> asked{};  // when, by the number of the question
-    std::uint64_t answered = 0;                 // the last number
+    std::uint64_t number = 0, answered = 0;     // of the last question and the last answer
   };
 
   double lap();  // seconds since the last call, as far as this thread has run
   bool pause(const std::vector<Connection*>& links, double seconds);  // true: time to end
 
-  void ask();
+  void watch_others();
+  void ask(Peer& peer);
   void welcome();
   void admit(std::unique_ptr<Connection> caller, std::string_view words);
   void hear(std::size_t host, std::uint64_t number, std::string_view bytes);
@@ -82,10 +85,10 @@ class HostLinks {
   std::vector<Peer> peers_;
   std::vector<std::unique_ptr<Connection>> callers_;  // that have not said who they are
   SlowLinks slow_;
-  std::uint64_t number_ = 0;  // of the last question
   Descriptor wake_;
   std::atomic<bool> stop_{false};
-  std::thread thread_;  // last: it uses all of the above
+  std::atomic<int> linked_{0};  // hosts that have answered
+  std::thread thread_;          // last: it uses all of the above
 };
 
 }  // namespace trireme::hosts

@@ -73,6 +73,10 @@ bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty()) return lose({Outcome::died, ranks}, -1);
   for (const auto& beacon : local_) {
     const Verdict verdict = judge(beacon->rank(), observer_.signs(), timeout_);
+    if (verdict.outcome == Outcome::unseen &&
+        observer_.signs()[static_cast<std::size_t>(beacon->rank())].since_sign_of_life <
+            patience_with_unseen * timeout_ + unseen_delay_)
+      continue;
     if (verdict.outcome != Outcome::patient) return lose(verdict, beacon->rank());
   }
   return false;

@@ -76,6 +76,9 @@ TEST_CASE("hosts that are there lose nobody; a process that ends is named, with 
   scene.there.begin_step(7);
   const auto first = scene.start_first();
   auto second = scene.start_second();
+  const auto began = std::chrono::steady_clock::now();
+  first->wait_for_all(10);
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));
   sleep(6 * Scene::timeout);
   CHECK(scene.at_first.count() == 0);
   CHECK(scene.at_second.count() == 0);
