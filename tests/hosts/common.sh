@@ -190,12 +190,13 @@ start() {
 }
 
 # start_one_each NAME [mpirun's FLAGS...]: trains in the background with one rank on each host, until told to stop.
+# Returns after 50 steps: hosts have then said where their ranks are, which they do 20 times per timeout.
 start_one_each() {
   local name=$1
   shift
   start "$name" mpirun --host h1,h2,h3 --bind-to none -n 3 "$@" "$bin/train_gpt" "${tiny[@]}" --steps 100000 \
     --log-every 5 --timeout "$timeout_s" --mesh dp=3 --allow-fault-injection --out "$work/$name"
-  says 'step 5/' "$name" || { show "$name" && return 1; }
+  says 'step 50/' "$name" || { show "$name" && return 1; }
 }
 
 # says PATTERN NAME [SECONDS]: waits until a line of its output matches.

@@ -76,7 +76,7 @@ code=$?
 [ "$code" -eq 75 ] && [ "$(fatal_lines stopped)" -eq 1 ]
 check 'a stopped process: the job ends with 75, after one message' $? "code=$code" "messages=$(fatal_lines stopped)"
 
-start_one_each hung -x TRIREME_FAULT='slow@rank=2,step=8,ms=60000'
+start_one_each hung -x TRIREME_FAULT='slow@rank=2,step=60,ms=60000'
 says 'FATAL\[75\]' hung
 grep -qE 'FATAL\[75\] rank 2 \(dp=2,.*no sign of life for .* says its host h3; it was in ' "$work/hung.log"
 check 'the only rank of a host hangs: it is named, with what it was doing' $?
