@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -113,6 +114,10 @@ void Runtime::watch(const WatchOptions& options) {
   const auto on_end = [this] { leave(static_cast<int>(ExitCode::retryable)); };
   watchdog_ = std::make_unique<watch::Watchdog>(pages, options.timeout, on_lost, on_end);
   watchdog_->add(beacon_);
+  HostPlace place = link_hosts(control_, pages, options.timeout.count(), {on_lost, options.on_notice});
+  links_ = std::move(place.links);
+  // Ranks of several hosts may find at the same moment that they wait in vain. The first to report ends the job.
+  watchdog_->report_unseen_later(std::min(0.5 * place.host, 10.0));
 }
 
 void Runtime::poll(watch::Wait& wait, const std::function<bool()>& test, bool patiently,
@@ -227,6 +232,7 @@ void Runtime::finalize() {
   }
   if (beacon_) beacon_->set_state(watch::State::ended);
   watchdog_.reset();
+  links_.reset();
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;

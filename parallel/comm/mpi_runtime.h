@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "parallel/comm/hosts/host_links.h"
 #include "parallel/comm/mpi_board.h"
 #include "parallel/comm/process_group.h"
 #include "parallel/comm/watch/watchdog.h"
@@ -34,7 +35,8 @@ class Runtime {
   int size() const { return size_; }
   Board& board() { return *board_; }
   std::shared_ptr<const watch::Board> pages() const;  ///< null before watch()
-  /// Starts the watchdog, once. The calling thread is this process's rank.
+  /// Starts the watchdog, once, and the links between hosts if there are several. The calling thread is this process's
+  /// rank. Collective over all ranks, as part of initialisation.
   void watch(const WatchOptions& options);
 
   /// Calls `test` with the lock held until it returns true. During a long wait, calls wait.lasts(), and at
@@ -75,6 +77,7 @@ class Runtime {
   bool spin_ = false;
   std::shared_ptr<watch::Beacon> beacon_;
   std::unique_ptr<watch::Watchdog> watchdog_;
+  std::unique_ptr<hosts::HostLinks> links_;
   std::list<Send> sends_;
   std::condition_variable sends_changed_;
   std::thread pump_;
@@ -83,6 +86,16 @@ class Runtime {
   std::exception_ptr error_;
   std::vector<Tensor> kept_;
 };
+
+/// This process's place among the hosts of the job.
+struct HostPlace {
+  int host = 0;  ///< the number of its host; that of rank 0 is 0
+  /// Null where all ranks are on one host, and on all but the first rank of a host.
+  std::unique_ptr<hosts::HostLinks> links;
+};
+/// Collective over all ranks of `world`, which may block. On rank 0 it waits up to 5 seconds for the other hosts.
+HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board, double timeout,
+                     const hosts::Callbacks& callbacks);
 
 /// Throws unless an MPI call returned MPI_SUCCESS.
 void check_code(int code, const char* where);

@@ -309,6 +309,25 @@ TEST_CASE("run: a job that does not leave is killed when told twice") {
   CHECK(contains(content_of(work.path("log")), "told to leave again: the job is killed"));
 }
 
+TEST_CASE("run: a launcher that does not end after its job has failed, as one that waits for a lost host, is killed") {
+  const Workplace work;
+  const std::string job = write_job(work,
+                                    "[ $n = 0 ] && { echo \"trireme: FATAL[75] rank 3 (dp=1) step 9: [watch] host h2 "
+                                    "is gone\" >&2; sleep 1000; }\n"
+                                    "[ $n = 1 ] && { echo \"trireme: FATAL[64] [flags] no\" >&2; sleep 1000; }",
+                                    "mpirun");
+  const Result result = supervise(work, job + " -n 2 train_gpt");
+  INFO(result.output);
+  CHECK(result.code == 64);  // what the job said counts, not the signal that ended the launcher
+  CHECK(occurrences(result.output, "run: the launcher has not ended 5 s after the job failed: it is killed\n") == 2);
+  CHECK(contains(result.output, "run: the job ended with exit code 75 (a rank was lost or late), rank 3\n"));
+  const auto noted = incidents(work);
+  REQUIRE(noted.size() == 2);
+  CHECK(noted[0]["exit"] == 75);
+  CHECK(noted[0]["rank"] == 3);
+  CHECK(noted[1]["exit"] == 64);
+}
+
 TEST_CASE("run: a pause ends when the supervisor is told to leave") {
   const Workplace work;
   const Result result =

@@ -34,7 +34,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 BEHIND = {"parity": ["build/bin/parity", "build/bin/parity_matrix"], "explore": ["build/bin/explore"],
           "bench": ["bench/compare.py"]}
 # Flags in the prose of programs that are not ours.
-FOREIGN = {"--allow-run-as-root", "--index-url", "--learning-rate", "--oversubscribe"}
+FOREIGN = {"--allow-run-as-root", "--index-url", "--learning-rate", "--map-by", "--oversubscribe"}
 
 
 def flags_in(text):
@@ -226,6 +226,8 @@ class TestOfTheTest(unittest.TestCase):
         self.assertEqual(self.wrong("./trireme bench peers --python V --readme  # --not-a-flag"), [])
         self.assertEqual(pages.calls("A=b build/bin/run --x 1 -- mpirun --y -n 2 build/bin/train_gpt --z"),
                          [["build/bin/run", "--x", "1"], ["build/bin/train_gpt", "--z"]])
+        self.assertEqual(pages.calls("build/bin/run --x 'scripts/a b c' -- build/bin/train_gpt"),
+                         [["build/bin/run", "--x"], ["scripts/a", "b", "c"], ["build/bin/train_gpt"]])
 
 
 if __name__ == "__main__":

@@ -99,7 +99,9 @@ def calls(command):
         words = command.split()
     found, current = [], None
     for word in words:
-        if re.match(r"(\./trireme$|\.ci/run$|build/bin/|scripts/|bench/)", word):
+        if re.match(r"(build/bin/|scripts/|bench/)[^ ]* ", word):  # a quoted command
+            found.append(shlex.split(word))
+        elif re.match(r"(\./trireme$|\.ci/run$|build/bin/|scripts/|bench/)", word):
             current = [word]
             found.append(current)
         elif word in SEPARATORS or word == "mpirun":

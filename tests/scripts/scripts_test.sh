@@ -21,15 +21,18 @@ expect() {
 count() { awk -f scripts/count_tests.awk "$folder/junit.xml" "$folder/log.txt"; }
 
 # Counting: a doctest binary, the same one in two processes, a plain test, one that crashed after its cases passed, one
-# that never started (ctest writes "Test Passed." for it all the same), and one with a failing case.
+# that never started (ctest writes "Test Passed." for it all the same), one with a failing case, and one that skipped
+# itself, which counts as neither.
 cat >"$folder/junit.xml" <<'TXT'
-<testsuite name="(empty)" tests="6">
+<testsuite name="(empty)" tests="7">
 	<testcase name="unit_test" classname="unit_test" time="0.1" status="run">
 	<testcase name="mpi_test" classname="mpi_test" time="0.1" status="run">
 	<testcase name="plain" classname="plain" time="0.1" status="run">
 	<testcase name="crashed_test" classname="crashed_test" time="0.1" status="fail">
 	<testcase name="absent_test" classname="absent_test" time="0" status="notrun">
 	<testcase name="failing_test" classname="failing_test" time="0.1" status="fail">
+	<testcase name="skipped_test" classname="skipped_test" time="0.1" status="notrun">
+		<skipped message="SKIP_RETURN_CODE=77"/>
 TXT
 cat >"$folder/log.txt" <<'TXT'
 1/6 Testing: unit_test
@@ -49,6 +52,8 @@ Test Passed.
 6/6 Testing: failing_test
 [doctest] test cases:  7 |  5 passed | 2 failed | 0 skipped
 Test Failed.
+7/7 Testing: skipped_test
+Test Passed.
 TXT
 expect 'tests counted over all kinds' '26 4' "$(count)" # 11 + 5 + 1 + 4 + 0 + 5 passed; crashed 1, absent 1, failing 2
 

@@ -238,15 +238,18 @@ TEST_CASE("supervisor: what a job says about its end") {
   failure.add_line("mpirun noticed that process rank 3 with PID 0 on node vm exited on signal 9 (Killed).");
   CHECK(failure.rank() == 3);
   CHECK(failure.message().empty());
+  CHECK_FALSE(failure.code());
   failure.add_line("trireme: FATAL[75] rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
   CHECK(failure.rank() == 5);
   CHECK(failure.message() == "rank 5 (dp=0,tp=1,pp=1) step 120: [mpi] no answer");
   failure.add_line("mpirun noticed that process rank 0 with PID 0 on node vm exited on signal 9 (Killed).");
   CHECK(failure.rank() == 5);
+  CHECK(failure.code() == 75);
   FailureMessage nobody;
   nobody.add_line("trireme: FATAL[64] [flags] unknown flag --ou; did you mean --out");
   CHECK_FALSE(nobody.rank());
   CHECK(nobody.message().starts_with("[flags]"));
+  CHECK(nobody.code() == 64);
   nobody.add_line("trireme: FATAL[");
   nobody.add_line("");
 }

@@ -98,9 +98,11 @@ void write_flight_record(const FolderName& folder, const watch::Board& board, co
   std::error_code absent;
   const std::string out = folder.get();
   if (out.empty() || !std::filesystem::is_directory(out, absent)) return;
+  const std::string record = flight_record(board, error);
+  if (record.empty()) return;  // another host writes it
   const std::filesystem::path path = std::filesystem::path(out) / "flight_recorder.txt";
   try {
-    write_file(path, fatal_message(error) + "\n\n" + flight_record(board, error));
+    write_file(path, fatal_message(error) + "\n\n" + record);
     Screen::of_process().warn("trireme: what all ranks did last: " + path.string());
   } catch (const Error& failed) { Screen::of_process().warn(failed.what()); }
 }
@@ -206,8 +208,9 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
   const auto folder = std::make_shared<FolderName>(options.run.out);
   // Shared: the watchdog still runs after main() returns.
   const auto end = [folder](const std::exception_ptr& error) { end_job(*folder, placed(error)); };
-  Rank rank = make_rank(
-      mpi_world({.timeout = timeout_of(options), .on_lost = end}, options.mesh.reduction.value_or(SumOrder::ranks)));
+  const auto notice = [](const std::string& text) { Screen::of_process().warn("trireme: " + text); };
+  Rank rank = make_rank(mpi_world({.timeout = timeout_of(options), .on_lost = end, .on_notice = notice},
+                                  options.mesh.reduction.value_or(SumOrder::ranks)));
   rank.folder = folder;
   try {
     CommonValues common = common_setup(options);

@@ -115,6 +115,7 @@ void FailureMessage::add_line(std::string_view line) {
     const std::size_t end = line.find("] ", at);
     if (end == std::string_view::npos) return;
     message_ = line.substr(end + 2);
+    if (const auto code = number_after(line, fatal)) code_ = static_cast<int>(*code);
     if (const auto rank = message_.starts_with("rank ") ? number_after(message_, "rank ") : std::nullopt)
       rank_ = static_cast<int>(*rank);
   } else if (message_.empty() && line.find("exited on signal") != std::string_view::npos) {

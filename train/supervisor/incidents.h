@@ -48,8 +48,10 @@ class FailureMessage {
   void add_line(std::string_view line);
   const std::optional<int>& rank() const { return rank_; }
   const std::string& message() const { return message_; }
+  const std::optional<int>& code() const { return code_; }  ///< N of "FATAL[N]"; not set without such a message
 
  private:
+  std::optional<int> code_;
   std::optional<int> rank_;
   std::string message_;
 };

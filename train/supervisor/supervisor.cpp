@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 using std::chrono::duration;
 using System = std::chrono::system_clock;
 
+constexpr double launcher_patience = 5;  // seconds for it to end after the job has failed; it needs two
+
 std::string what_happened(const Ending& ending, EndKind kind, const std::string& message) {
   if (kind == EndKind::launcher_failed) return "the launcher failed";
   if (ending.signal != 0) return "a process was killed";
@@ -216,7 +218,8 @@ Ending Supervisor::run_job(const Command& command) {
   failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
   Job job(command, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
-  std::optional<Clock::time_point> ended;
+  std::optional<Clock::time_point> ended, failed;
+  std::optional<Ending> instead;  // of that of a launcher that was killed
   bool told = false;
   while (!job.over()) {
     job.wait(0.2);
@@ -227,7 +230,16 @@ Ending Supervisor::run_job(const Command& command) {
     }
     if (listens()) checkpoints_.set_begun();
     watch_training();
-    if (!job.ending()) continue;
+    if (!job.ending()) {
+      // A launcher that is told to end the job waits for its helper on every host, also on one that is gone.
+      if (instead || !failure_message_.code() || !has_launcher(command)) continue;
+      if (!failed) failed = Clock::now();
+      if (duration<double>(Clock::now() - *failed).count() < launcher_patience) continue;
+      say("the launcher has not ended {:g} s after the job failed: it is killed", launcher_patience);
+      instead = Ending::of_exit_code(*failure_message_.code());
+      job.kill_all();
+      continue;
+    }
     if (!ended) ended = Clock::now();
     const double since = duration<double>(Clock::now() - *ended).count();
     if (since < options_.grace) continue;
@@ -239,7 +251,7 @@ Ending Supervisor::run_job(const Command& command) {
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
   if (listens()) checkpoints_.set_begun();
   save_lost_ = requests_.ended(checkpoints_.newest() > told_save_at_);
-  return job.ending().value();
+  return instead.value_or(job.ending().value());
 }
 
 void Supervisor::take(int signal, const Job& job) {

@@ -276,6 +276,10 @@ LostRank lost_rank(const Finding& finding, const Board& board, const Observer& o
   return {said.code, said.what, said.place, flight_record(board, one ? finding.faulty.ranks : std::vector<int>())};
 }
 
+std::string doing(const Board& board, int rank) {
+  return fmt::format("{}; {}", activity(board.page(rank)), last_operation(board.page(rank)));
+}
+
 std::string flight_record(const Board& board, const std::vector<int>& lost) {
   std::map<std::string, ByNumber> groups;
   std::map<std::string, std::map<int, bool>> members;

@@ -73,6 +73,10 @@ bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty()) return lose({WaitFault::died, ranks}, -1);
   for (const auto& beacon : local_) {
     const FaultyRanks faulty = find_faulty_ranks(beacon->rank(), observer_.signs(), timeout_);
+    if (faulty.fault == WaitFault::unseen &&
+        observer_.signs()[static_cast<std::size_t>(beacon->rank())].since_sign_of_life <
+            patience_with_unseen * timeout_ + unseen_delay_)
+      continue;
     if (faulty.fault != WaitFault::none) return lose(faulty, beacon->rank());
   }
   return false;

@@ -4,6 +4,7 @@
 // Read next: parallel/comm/watch/observer.h and faulty_ranks.h; parallel/comm/watch/report.h for its messages.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -22,6 +23,8 @@ struct WatchOptions {
   /// Called with the error of a lost rank, on the watchdog's thread, when the process cannot end by itself: its ranks
   /// wait in a library, or a rank thread does not return. A program should end itself and its job here.
   std::function<void(const std::exception_ptr&)> on_lost = {};
+  /// Called with a message about the hosts of a job, such as a slow link, on a thread of its own. Training goes on.
+  std::function<void(const std::string&)> on_notice = {};
 };
 
 /// As the functions with these names in process_group.h.
@@ -46,6 +49,9 @@ class Watchdog {
 
   void add(std::shared_ptr<Beacon> local);  ///< a rank of this process
   void remove(const Beacon& local);         ///< it has ended
+  /// Reports ranks that cannot be seen from here so many seconds later: on each host another number, so that one of
+  /// several that wait for each other reports first.
+  void report_unseen_later(double seconds) { unseen_delay_ = seconds; }
 
  private:
   void run();
@@ -56,6 +62,7 @@ class Watchdog {
   const double timeout_;
   std::function<void(const std::exception_ptr&)> on_lost_;
   std::function<void()> on_end_;
+  std::atomic<double> unseen_delay_{0};
   double ending_ = 0;  // seconds since a rank was seen to end the job, also while this process was stopped
   Observer observer_;
   std::mutex mutex_;

@@ -162,6 +162,32 @@ TEST_CASE("a rank thread that does not come back: somebody else is told") {
   CHECK(place == "rank 1");
 }
 
+TEST_CASE("a rank that waits for one that it cannot see reports after four timeouts, and a later host after more") {
+  watch::RankPage page;
+  const auto board = std::make_shared<watch::Board>(std::vector<watch::RankPage*>{&page, nullptr});
+  const auto own = std::make_shared<watch::Beacon>(board, 0);
+  const auto seconds_to_report = [&](double later) {
+    watch::Beacon::set_current(own);
+    std::latch lost{1};
+    const auto began = std::chrono::steady_clock::now();
+    {
+      const watch::Recording record({.what = watch::Record::What::recv});
+      const auto missing = [] { return std::vector{1}; };
+      watch::Wait wait(record, missing);
+      const watch::Blocked blocked;
+      wait.lasts();
+      watch::Watchdog watchdog(board, 100ms, [&](const std::exception_ptr&) { lost.count_down(); });
+      watchdog.report_unseen_later(later);
+      watchdog.add(own);
+      lost.wait();
+    }
+    watch::Beacon::set_current(nullptr);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  CHECK(seconds_to_report(0) >= 0.4);
+  CHECK(seconds_to_report(0.6) >= 1.0);
+}
+
 TEST_CASE("a process whose job another one ends is told; one that ends it itself is not") {
   for (const int failing : {0, 1}) {
     const auto board = std::make_shared<watch::Board>(2);
