@@ -218,6 +218,20 @@ TEST_CASE("of two runs that begin in one folder at once, one is refused") {
   CHECK(contains(failure([&] { third.open("{}"); }), "already holds a run"));
 }
 
+TEST_CASE("a run that moves to another folder gives up the lock of the first, and has that of the second") {
+  const TempFolder folder;
+  const fs::path first = folder / "first", second = folder / "second";
+  fs::create_directories(first);
+  fs::create_directories(second);
+  RunFolder moved(first, "none");
+  moved.lock();
+  moved.move_to(second);
+  moved.open("{}");
+  CHECK_NOTHROW(RunFolder(first, "none").open("{}"));
+  RunFolder third(second, "auto");
+  CHECK(contains(failure([&] { third.lock(); }), "73 trireme: [out] another run is writing"));
+}
+
 TEST_CASE("a folder with something else in it is refused") {
   const TempFolder folder;
   write_file(folder / "notes.txt", "x");

@@ -34,7 +34,8 @@ RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank
 
 void RankRun::run() {
   events_.emit(plan());
-  if (rank_.first() && !options_.run.dry_run) folder_.lock();
+  // A folder that the program chooses is not there yet: if it is, another run has just made it, and must get its lock.
+  if (rank_.first() && !options_.run.dry_run && !options_.run.chooses_folder()) folder_.lock();
   const std::optional<Resumed> resumed = resume();
   if (options_.run.dry_run) return events_.say(pipeline::render(trainer_.executor().schedule()));
   if (progress_.steps >= options_.schedule.steps) return;  // resume() has said so

@@ -109,6 +109,11 @@ void RunFolder::name_out(const std::function<void()>& f) const {
   }
 }
 
+void RunFolder::move_to(const fs::path& created) {
+  lock_.reset();
+  path_ = created;
+}
+
 void RunFolder::lock() {
   std::error_code unknown;
   if (path_.empty() || !fs::is_directory(path_, unknown) || lock_ != nullptr) return;

@@ -30,8 +30,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  /// Another folder, new and empty, that the program has chosen. Call before lock() and open().
-  void move_to(const std::filesystem::path& created) { path_ = created; }
+  /// Another folder, new and empty, that the program has chosen. Gives up the lock of the one before.
+  void move_to(const std::filesystem::path& created);
   /// Locks the folder if it exists, before anything in it is read. Throws ExitCode::locked, with the owner, if another
   /// run is writing there.
   void lock();
