@@ -74,7 +74,8 @@ check 'two ranks run on each node' $? "ranks_on_h1_h2=${ranks/ /,}"
 on h1 scancel --batch --signal=USR2 "$id"
 until_true 40 is PENDING && grep -q '^preempted; saved step' "$work/limited.log" && about | grep -q 'Restarts=1'
 check 'USR2, as before a time limit: the job saves and is queued again' $? "$(grep '^preempted' "$work/limited.log")"
-on h1 scontrol update "JobId=$id" StartTime=now # Slurm itself would wait two minutes
+# Slurm itself would wait two minutes. In the second in which the job left, its nodes still refuse it.
+on h1 scontrol update "JobId=$id" StartTime=now+3
 says '^resuming after step' limited 60 && says '^step 1[0-9]*/' limited
 check 'the job that was queued again resumes' $? "$(grep -m 1 -o '^resuming after step [0-9]*' "$work/limited.log")"
 on h1 scancel --batch --signal=TERM "$id"
