@@ -12,7 +12,8 @@ The objects are those that programs link: CMake compiles them (cuda/runtime/CMak
 cuda/kernels), and this script parses nvcc's output and the machine code, which nvdisasm prints (gpu/sass.py); gpu/implied.py
 and gpu/implied_products.py turn counts into times. Writes bench/results/cuda_static.md. The status is 1 if a
 kernel spills registers, or if ptxas warns that it serialises wgmma or ignores setmaxnreg: these cost most of a kernel's
-speed. It is also 1 if the machine code has a comparison that ptxas 13.0 gets wrong (gpu/sass.py). Without nvcc it prints that and returns 0.
+speed. It is also 1 if the machine code has a comparison that ptxas 13.0 gets wrong (gpu/sass.py). Without nvcc it
+prints that and returns 0.
 """
 import argparse
 import difflib

@@ -102,7 +102,8 @@ class Gpu(Products, Attention, Memory, Ladders):
 
     @staticmethod
     def add_rates(row, flops, moved, limit_tflops):
-        ours = [t for who, t in row["ms"].items() if who.startswith("trireme")]
+        # Of sides such as "trireme sm_90a, 128 queries" the choice is forced: they are beside the point of the ratio.
+        ours = [t for who, t in row["ms"].items() if who.startswith("trireme") and "," not in who]
         others = [t for who, t in row["ms"].items() if not who.startswith("trireme")]
         best = min(ours or others, default=None)
         if ours and others:

@@ -21,21 +21,25 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "bench", "cuda"))
 from step import GPT2, Ours  # noqa: E402
 
-STEPS, SKIPPED, MEASURED = 4, 500, 900  # launches; a step has about 360, and evaluation comes before the first
+STEPS, SKIPPED, MEASURED = 4, 500, 900  # launches; a step has about 460, and evaluation comes before the first
 TIME, DRAM = "gpu__time_duration.sum", "dram__bytes.sum"
 SCALES = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "msecond": 1.0, "s": 1e3, "second": 1e3,
-          "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "%": 1.0}
+          "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}  # to milliseconds and bytes
 
 
 def profiled(program, dtype, folder, limit):
     """The table that Nsight Compute writes: a line for each launch and metric."""
-    ours, table = Ours(program, GPT2, folder, dtype), os.path.join(folder, "kernels.csv")
-    command = ["ncu", "--csv", "--log-file", table, "--clock-control", "none", "--cache-control", "none",
-               "--launch-skip", str(SKIPPED), "--launch-count", str(MEASURED), "--metrics", f"{TIME},{DRAM}", *ours.command(STEPS, os.path.join(folder, "run"))]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
-    if not os.path.exists(table) or ended.returncode != 0:
+    ours, written = Ours(program, GPT2, folder, dtype), os.path.join(folder, "kernels.csv")
+    command = ["ncu", "--csv", "--log-file", written, "--clock-control", "none", "--cache-control", "none",
+               "--launch-skip", str(SKIPPED), "--launch-count", str(MEASURED), "--metrics", f"{TIME},{DRAM}",
+               *ours.command(STEPS, os.path.join(folder, "run"))]
+    try:
+        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"ncu had not ended after {limit:.0f} s; expected less; raise --within") from None
+    if not os.path.exists(written) or ended.returncode != 0:
         raise SystemExit(f"ncu: exit status {ended.returncode}: {ended.stdout.strip()[-1500:]}")
-    with open(table, encoding="utf-8", errors="replace") as lines:
+    with open(written, encoding="utf-8", errors="replace") as lines:
         return lines.read()
 
 
@@ -59,11 +63,10 @@ def launches(text):
         if not (row.get("Metric Name") and row.get("ID", "").isdigit()):
             continue
         launch = found.setdefault(int(row["ID"]), {"kernel": short(row["Kernel Name"])})
-        value = row["Metric Value"].replace(",", "")
-        try:
-            launch[row["Metric Name"]] = float(value) * SCALES.get(row["Metric Unit"], 1.0)
-        except ValueError:
-            continue  # n/a
+        value, unit = row["Metric Value"].replace(",", ""), row["Metric Unit"]
+        if unit not in SCALES:
+            raise SystemExit(f"ncu states {row['Metric Name']} in {unit!r}; expected one of {', '.join(SCALES)}")
+        launch[row["Metric Name"]] = float(value) * SCALES[unit]
     return [found[number] for number in sorted(found)]
 
 

@@ -2,7 +2,8 @@
 // cuda/kernels/attention.h.
 //
 // A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128; at 64 three, or
-// two where three would see many keys that a mask hides. A consumer has scores [64, 128] and output [64, D] in registers. Three things keep the tensor cores busy:
+// two where three would see many keys that a mask hides. A consumer has scores [64, 128] and output [64, D] in registers.
+// Three things keep the tensor cores busy:
 //   - the scores of the next keys are issued before the products with the values of these, so that the softmax of the
 //     next runs under them;
 //   - consumers take turns to issue (named barriers), so that they do not all come to their softmax at once

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   store_piece(y + mine.first, to, mine.count);
 }
 
-/// Mostly the factor is 1. Then only its blocks cost time, so there are few.
+/// The factor is usually 1, and then the time is that of starting the blocks. So there are few, and they loop.
 template <class T>
 __global__ void __launch_bounds__(kThreads) multiply_by_kernel(const float* factor, T* x, std::int64_t count) {
   constexpr int kWidth = kPackSize<T>;

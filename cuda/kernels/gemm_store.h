@@ -14,9 +14,9 @@
 
 namespace trireme::cuda {
 
-/// The smallest set of epilogues that has the product's. All but `all` read at most one tensor of 16 bits, and need
-/// tensors of whole pieces of 16 bytes. With an activation there is nothing else to add: no residual, and no c. The
-/// derivative is of a product in form nn, a gradient of inputs; the activation of one in form nt, a linear layer.
+/// Which kernel's epilogues the product needs: `all` if no smaller set has what it asks for. The others need rows that
+/// consist of whole pieces of 16 bytes, and read at most one tensor of 16 bits. Those with an activation add neither a
+/// residual nor the old c; they exist for linear layers (form nt) and, as derivatives, for gradients of inputs (nn).
 template <class T, class Out>
 __host__ __device__ __forceinline__ Epilogues epilogues_of(const Gemm<T, Out>& p) {
   const Epilogue<T>& e = p.epilogue;
@@ -297,7 +297,7 @@ __device__ __forceinline__ void store_unrolled(const F& finisher, const Window& 
   }
 }
 
-/// Finishes and stores all windows of a warp. `w`: the first; `sums`: those of window after window.
+/// Finishes and stores all windows of a warp. `w` is the first window; `sums` has one window's sums after the other's.
 template <class W, Epilogues epilogues, class F, class T, int Sums>
 __device__ __forceinline__ void store_windows(const F& finisher, Window w, const T* bias, float (&sums)[Sums]) {
   if constexpr (epilogues != Epilogues::all) {

@@ -17,6 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SCRIPT = os.path.join(ROOT, "scripts", "gpu_check")
 sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "bench", "cuda")]
 import isolation  # noqa: E402
+import step_kernels  # noqa: E402
 from gpu import cases, costs, machine, outbox, place, process, report, sources, stages  # noqa: E402
 
 # Compiles what was planted as C++; other sources become empty objects, and their programs empty files.
@@ -278,6 +279,31 @@ class Rehearsal(unittest.TestCase):
             self.assertEqual(subprocess.run([program]).returncode, 0)
             called = subprocess.run([program, *"12345"], capture_output=True, text=True)
             self.assertEqual((called.returncode, "was not compiled" in called.stderr), (97, True))
+
+
+class KernelsOfAStep(unittest.TestCase):
+    """What step_kernels.py makes of the table that Nsight Compute writes."""
+    FIELDS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
+
+    def table(self, kernels, unit="us"):
+        rows = [self.FIELDS]
+        for i, kernel in enumerate(kernels):
+            name = f"void trireme::cuda::(anonymous namespace)::{kernel}<(int)2, trireme::bf16>(trireme::Args<(int)1>)"
+            rows += [(i, name, step_kernels.TIME, unit, f"{1000 * (i + 1):,}"), (i, name, step_kernels.DRAM, "Mbyte", "5")]
+        return "==PROF== Connected\n" + "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+
+    def test_a_step_ends_with_the_last_launch_of_adamw(self):
+        found = step_kernels.launches(self.table(["a", "adamw", "b", "c", "b", "adamw", "adamw", "a"]))
+        rows = step_kernels.summed(step_kernels.one_step(found))
+        self.assertEqual([(row["kernel"], row["launches"], row["ms"]) for row in rows],
+                         [("adamw<2, bf16>", 2, 13.0), ("b<2, bf16>", 2, 8.0), ("c<2, bf16>", 1, 4.0)])
+        self.assertAlmostEqual(rows[0]["gbytes"], 0.01)
+
+    def test_less_than_a_step_and_unknown_units_are_refused(self):
+        with self.assertRaisesRegex(SystemExit, "the end of 1 steps; expected two"):
+            step_kernels.one_step(step_kernels.launches(self.table(["a", "adamw", "b"])))
+        with self.assertRaisesRegex(SystemExit, "in 'fortnight'; expected one of ns"):
+            step_kernels.launches(self.table(["a"], "fortnight"))
 
 
 if __name__ == "__main__":

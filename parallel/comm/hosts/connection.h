@@ -43,7 +43,7 @@ bool is_connected(const Descriptor& socket);
 
 class Connection {
  public:
-  static constexpr std::size_t longest = 1 << 20;  ///< bytes of a message; a peer that sends more is hung up on
+  static constexpr std::size_t longest = 1 << 20;  ///< bytes of a message; a peer that sends more is disconnected
   using Take = std::function<void(std::uint64_t number, std::string_view bytes)>;
 
   explicit Connection(Descriptor socket);

@@ -87,7 +87,7 @@ void HostLinks::wait_for_all(double seconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-double HostLinks::lap() {
+double HostLinks::elapsed() {
   const auto now = Clock::now();
   return std::clamp(seconds_between(std::exchange(last_, now), now), 0.0, watch::Observer::longest_gap);
 }
@@ -114,16 +114,17 @@ void HostLinks::watch_others() {
       if (peer.link) links.push_back(peer.link.get());
     for (const auto& caller : callers_) links.push_back(caller.get());
     if (pause(links, std::min(interval_, seconds_between(Clock::now(), next)))) return;
-    welcome();
+    accept_callers();
     for (std::size_t host = 1; host < peers_.size(); ++host)
       if (peers_[host].link)
-        peers_[host].link->progress([&](std::uint64_t number, std::string_view bytes) { hear(host, number, bytes); });
+        peers_[host].link->progress(
+            [&](std::uint64_t number, std::string_view bytes) { take_answer(host, number, bytes); });
     const auto now = Clock::now();
     if (now < next) continue;
     next = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_));
     for (Peer& peer : peers_)
       if (peer.link) ask(peer);
-    if (find_lost(lap())) return;
+    if (find_lost(elapsed())) return;
     if (complained || seconds_between(began, now) < timeout_) continue;
     complained = true;
     for (std::size_t host = 1; host < hosts_.size() && callbacks_.on_notice; ++host)
@@ -137,7 +138,7 @@ void HostLinks::watch_others() {
 }
 
 /// Takes new callers, and hears those that have not said who they are.
-void HostLinks::welcome() {
+void HostLinks::accept_callers() {
   while (listener_.socket) {
     Descriptor socket = accept_from(listener_);
     if (!socket) break;
@@ -170,7 +171,7 @@ void HostLinks::ask(Peer& peer) {
   peer.link->send(peer.number, "");
 }
 
-void HostLinks::hear(std::size_t host, std::uint64_t number, std::string_view bytes) {
+void HostLinks::take_answer(std::size_t host, std::uint64_t number, std::string_view bytes) {
   Peer& peer = peers_[host];
   if (number <= peer.answered || number > peer.number || bytes.size() % sizeof(RankNews) != 0) return;
   peer.answered = number;
@@ -199,7 +200,7 @@ bool HostLinks::find_lost(double seconds) {
     return rank.visible && rank.blocked && !rank.ended && rank.since_sign_of_life >= timeout_;
   };
   const bool waiting = std::any_of(observer_.signs().begin(), observer_.signs().end(), waits);
-  const auto finding = judge_hosts(hosts_, signs_, timeout_, waiting);
+  const auto finding = find_lost_host(hosts_, signs_, timeout_, waiting);
   if (!finding) return false;
   callbacks_.on_lost(
       std::make_exception_ptr(lost_on_host(*finding, hosts_, signs_, timeout_, watch::flight_record(*board_))));
@@ -223,7 +224,7 @@ void HostLinks::answer() {
     }
     const bool stop = pause(link ? std::vector{link.get()} : std::vector<Connection*>(), link ? interval_ : 0.25);
     if (stop) return;
-    const double seconds = lap();
+    const double seconds = elapsed();
     observer_.look(seconds);
     silence += seconds;
     if (link) {
@@ -238,7 +239,7 @@ void HostLinks::answer() {
   }
 }
 
-/// Null if nobody at that address gives the invitation's answer.
+/// Connects to the host of rank 0; null if what listens at the address does not give the invitation's answer.
 std::unique_ptr<Connection> HostLinks::call(const std::string& address) {
   Descriptor socket = begin_connecting(address, invitation_.port);
   if (!socket) return nullptr;

@@ -20,7 +20,8 @@
 
 namespace trireme::hosts {
 
-/// What a caller must know to be let in, and what it is told in return: both sides then know that they belong together.
+/// Where to connect, and the two tokens by which both ends of a connection know that they belong to one job: the caller
+/// sends the question and gets the answer.
 struct Invitation {
   std::array<char, 16> question{}, answer{};
   std::uint16_t port = 0;  ///< 0: the host of rank 0 cannot listen
@@ -37,7 +38,7 @@ struct Callbacks {
 
 class HostLinks {
  public:
-  /// On the first host; `listener` is that of the invitation.
+  /// On the first host; `listener` is the one that the invitation names.
   HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board> board, double timeout, Listener listener,
             const Invitation& invitation, Callbacks callbacks);
   /// On host number `self`.
@@ -58,14 +59,14 @@ class HostLinks {
     std::uint64_t number = 0, answered = 0;     // of the last question and the last answer
   };
 
-  double lap();  // seconds since the last call, as far as this thread has run
+  double elapsed();  // seconds since the last call, as far as this thread has run
   bool pause(const std::vector<Connection*>& links, double seconds);  // true: time to end
 
   void watch_others();
   void ask(Peer& peer);
-  void welcome();
+  void accept_callers();
   void admit(std::unique_ptr<Connection> caller, std::string_view words);
-  void hear(std::size_t host, std::uint64_t number, std::string_view bytes);
+  void take_answer(std::size_t host, std::uint64_t number, std::string_view bytes);
   bool find_lost(double seconds);
 
   void answer();

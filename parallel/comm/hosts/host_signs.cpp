@@ -17,7 +17,7 @@ std::string place(const HostSigns& signs, int rank) {
   return fmt::format("{}{}", news->place.view(), news->step < 0 ? "" : fmt::format(" step {}", news->step));
 }
 
-/// The part of the flight record that is about ranks elsewhere.
+/// What the flight record says of the ranks on other hosts.
 std::string record_of(const std::vector<Host>& hosts, const std::vector<HostSigns>& signs) {
   std::string text = "\nranks on other hosts, as they said last\n";
   for (std::size_t host = 1; host < hosts.size(); ++host)
@@ -51,8 +51,8 @@ std::string why(const HostFinding& finding, const Host& host, const HostSigns& s
 
 }  // namespace
 
-std::optional<HostFinding> judge_hosts(const std::vector<Host>& hosts, const std::vector<HostSigns>& signs,
-                                       double timeout, bool waiting) {
+std::optional<HostFinding> find_lost_host(const std::vector<Host>& hosts, const std::vector<HostSigns>& signs,
+                                          double timeout, bool waiting) {
   for (std::size_t i = 1; i < hosts.size(); ++i) {
     const HostSigns& host = signs[i];
     if (!host.linked) continue;

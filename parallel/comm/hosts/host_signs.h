@@ -53,8 +53,8 @@ constexpr double gone_after = 0.9;
 constexpr double stopped_after = 1.5, hung_after = 1.25;
 
 /// `waiting`: a rank of this host has waited for the timeout. Only then does a rank elsewhere that hangs matter.
-std::optional<HostFinding> judge_hosts(const std::vector<Host>& hosts, const std::vector<HostSigns>& signs,
-                                       double timeout, bool waiting);
+std::optional<HostFinding> find_lost_host(const std::vector<Host>& hosts, const std::vector<HostSigns>& signs,
+                                          double timeout, bool waiting);
 
 /// The error of a finding. `record`: the flight record of this host.
 watch::LostRank lost_on_host(const HostFinding& finding, const std::vector<Host>& hosts,
@@ -81,7 +81,8 @@ class SlowLinks {
   explicit SlowLinks(std::size_t hosts) : hosts_(hosts) {}
   /// A round trip to that host has taken so long.
   void add(int host, double seconds);
-  /// Hosts not named before. Of each window the shortest round trip counts: longer ones are the processor's fault.
+  /// Returns hosts that have become slow; each is returned once. Only the shortest round trip of a window counts,
+  /// because the others may have waited for a processor.
   std::vector<Slow> look();
 
  private:

@@ -36,17 +36,17 @@ std::vector<HostSigns> all_well() {
 
 TEST_CASE("hosts that answer are never lost, nor one that has never answered") {
   std::vector<HostSigns> signs = all_well();
-  CHECK(!judge_hosts(three, signs, 2, true));
+  CHECK(!find_lost_host(three, signs, 2, true));
   signs[2] = {.linked = false, .since_answer = 100, .since_network = 100};
-  CHECK(!judge_hosts(three, signs, 2, true));
+  CHECK(!find_lost_host(three, signs, 2, true));
 }
 
 TEST_CASE("a host that does not answer is gone before the timeout, and named with its ranks") {
   std::vector<HostSigns> signs = all_well();
   signs[1].since_answer = 1.75, signs[1].since_network = 1.75;
-  CHECK(!judge_hosts(three, signs, 2, false));
+  CHECK(!find_lost_host(three, signs, 2, false));
   signs[1].since_answer = 1.85, signs[1].since_network = 1.8;
-  const auto finding = judge_hosts(three, signs, 2, false);
+  const auto finding = find_lost_host(three, signs, 2, false);
   REQUIRE(finding.has_value());
   CHECK(finding->trouble == Trouble::gone);
   const watch::LostRank lost = lost_on_host(*finding, three, signs, 2, "record\n");
@@ -63,9 +63,9 @@ TEST_CASE("a host that does not answer is gone before the timeout, and named wit
 TEST_CASE("a host whose system answers is not gone: its process is stopped, which its own watchdog may say first") {
   std::vector<HostSigns> signs = all_well();
   signs[2].since_answer = 2.9, signs[2].since_network = 0.1;
-  CHECK(!judge_hosts(three, signs, 2, true));
+  CHECK(!find_lost_host(three, signs, 2, true));
   signs[2].since_answer = 3.1;
-  const auto finding = judge_hosts(three, signs, 2, true);
+  const auto finding = find_lost_host(three, signs, 2, true);
   REQUIRE(finding.has_value());
   CHECK(finding->trouble == Trouble::stopped);
   const std::string what = lost_on_host(*finding, three, signs, 2, "").what();
@@ -75,8 +75,8 @@ TEST_CASE("a host whose system answers is not gone: its process is stopped, whic
 TEST_CASE("a rank elsewhere that its own host calls silent is lost if somebody here waits") {
   std::vector<HostSigns> signs = all_well();
   signs[1].ranks[4] = news_of(4, 2.6F, false);
-  CHECK(!judge_hosts(three, signs, 2, false));
-  const auto finding = judge_hosts(three, signs, 2, true);
+  CHECK(!find_lost_host(three, signs, 2, false));
+  const auto finding = find_lost_host(three, signs, 2, true);
   REQUIRE(finding.has_value());
   CHECK(finding->trouble == Trouble::hung);
   const watch::LostRank lost = lost_on_host(*finding, three, signs, 2, "");
@@ -85,7 +85,7 @@ TEST_CASE("a rank elsewhere that its own host calls silent is lost if somebody h
       std::string(lost.what()).find("no sign of life for 2.6 s, says its host h2; it was in forward at blocks.1.mlp") !=
       std::string::npos);
   signs[1].ranks[4] = news_of(4, 2.6F, true);  // a rank that waits for others is silent too
-  CHECK(!judge_hosts(three, signs, 2, true));
+  CHECK(!find_lost_host(three, signs, 2, true));
 }
 
 TEST_CASE("a link with long round trips is named once, in 3 windows, and one that is slow for a moment is not") {
