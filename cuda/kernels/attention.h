@@ -51,8 +51,8 @@ void attention_forward_sm80(const AttentionForward<T>& attention, Stream stream 
 template <class T>
 void attention_forward_sm90(const AttentionForward<T>& attention, Stream stream = nullptr);
 
-/// The same with tiles of 128 or 192 queries. attention_forward_sm90 takes what costs less for these lengths. Above a
-/// head_dim of 64 there are only tiles of 128.
+/// The same with tiles of 128 queries or, for a head_dim up to 64, of 192; others are refused. attention_forward_sm90
+/// takes what costs less for these lengths.
 template <class T>
 void attention_forward_sm90_by(int tile_queries, const AttentionForward<T>& attention, Stream stream = nullptr);
 

@@ -355,7 +355,8 @@ void attention_forward_sm90_by(int tile_queries, const AttentionForward<T>& p, S
   require_shape(p, kName);
   require(p.scale > 0, kName, "scale is {}; expected above 0, because the largest score is sought before scaling",
           p.scale);
-  require(tile_queries == 128 || tile_queries == 192, kName, "tiles of {} queries; expected 128 or 192", tile_queries);
+  require(tile_queries == 128 || (tile_queries == 192 && p.head_dim <= 64), kName,
+          "tiles of {} queries at a head dim of {}; expected 128 or, up to 64, 192", tile_queries, p.head_dim);
   if (p.queries == 0 || p.batch == 0) return;
   if (p.head_dim > 64) return start<Shape<128, 2, 128>>(p, stream);
   if (tile_queries == 128) return start<Shape<64, 2, 128>>(p, stream);
@@ -365,7 +366,7 @@ void attention_forward_sm90_by(int tile_queries, const AttentionForward<T>& p, S
 template <class T>
 void attention_forward_sm90(const AttentionForward<T>& p, Stream stream) {
   constexpr double kThreeConsumers = 1.25;  // the rate of scores with three consumers over that with two: 1.19 to 1.27
-  const bool two = kThreeConsumers * scores_with(128, p) < scores_with(192, p);
+  const bool two = p.head_dim > 64 || kThreeConsumers * scores_with(128, p) < scores_with(192, p);
   attention_forward_sm90_by(two ? 128 : 192, p, stream);
 }
 

@@ -68,26 +68,24 @@ struct Finisher {
     TRIREME_UNROLL
     for (int i = 0; i < kWindowSums / 2; ++i) pairs[i] = pack_pair<T>(x[2 * i], x[2 * i + 1]);
   }
-  /// Adds what was brought for window `number`.
-  __device__ __forceinline__ void add_read(int number, float* x) const {
+  /// Calls f(x[i], value) with each value that was brought for window `number`.
+  template <class F>
+  __device__ __forceinline__ void with_read(int number, float* x, const F& f) const {
     TRIREME_UNROLL
     for (int c = 0; c < kWindowColumns; c += 16) {
       std::uint32_t pairs[4];
       SharedTile<T, 16, kWindowColumns>{read_slab(number)}.load(pairs, 0, c);
       TRIREME_UNROLL
-      for (int i = 0; i < 8; ++i) x[c / 2 + i] += half(pairs, i);
+      for (int i = 0; i < 8; ++i) f(x[c / 2 + i], half(pairs, i));
     }
   }
-  /// x times the derivative of the activation at what was brought for window `number`.
+  __device__ __forceinline__ void add_read(int number, float* x) const {
+    with_read(number, x, [](float& sum, float value) { sum += value; });
+  }
+  /// x times the derivative of the activation at what was brought.
   template <Finish finish>
   __device__ __forceinline__ void multiply_by_derivative(int number, float* x) const {
-    TRIREME_UNROLL
-    for (int c = 0; c < kWindowColumns; c += 16) {
-      std::uint32_t pairs[4];
-      SharedTile<T, 16, kWindowColumns>{read_slab(number)}.load(pairs, 0, c);
-      TRIREME_UNROLL
-      for (int i = 0; i < 8; ++i) x[c / 2 + i] = finished<finish, Out>(x[c / 2 + i], half(pairs, i));
-    }
+    with_read(number, x, [](float& sum, float before) { sum = finished<finish, Out>(sum, before); });
   }
   /// Writes a window to the slab.
   __device__ __forceinline__ void put_pairs(const std::uint32_t (&pairs)[kWindowSums / 2]) const {

@@ -32,7 +32,7 @@ void check(const Case& c) {
   Problem<T> x(c);
   const Reference expected(x);
   for (const int tile : {128, 192}) {
-    if (tile == 128 && c.dim > 64) continue;  // there the only one
+    if (tile == 192 && c.dim > 64) continue;  // refused
     CAPTURE(tile);
     x.out.fill(7);
     x.lse.fill(7);
@@ -206,6 +206,10 @@ TEST_CASE("cuda attention_sm90 and its backward: calls it cannot take are refuse
   refused([](auto& call) { call.v += 3; }, "v begins 6 bytes after a multiple of 16");
   refused([](auto& call) { call.out_pitch = 132; }, "the pitch of out is 132 elements, with 2 heads of 64");
   refused([](auto& call) { call.q_pitch = 64; }, "holds all heads");
+  Problem<bf16> wide({1, 1, 1, 72, 5, 7, false});
+  for (const auto& [tile, problem] : {std::pair(64, &x), std::pair(192, &wide)})
+    CHECK(cuda_test::error_of([&] { attention_forward_sm90_by(tile, problem->forward()); }).find("expected 128 or") !=
+          std::string::npos);
   AttentionBackward<bf16> backward = x.backward();
   backward.dkv_pitch = 40;
   const std::string error = cuda_test::error_of([&] { attention_backward_sm90(backward); });
