@@ -12,11 +12,12 @@ namespace {
 /// The kernel reads rows of Dh contiguous elements.
 Tensor with_dense_rows(const Tensor& x) { return x.strides()[-1] == 1 ? x : contiguous(x); }
 
-/// out = softmax(scale q k^T) v. With p the probabilities: dv = p^T dout, dp = dout v^T,
-/// ds = p (dp - rowsum(out dout)), dq = scale ds k, dk = scale ds^T q
+/// out = softmax(s) v, with s = scale q k^T, or with a softcap c: s = c tanh(scale q k^T / c). With p the
+/// probabilities: dv = p^T dout, dp = dout v^T, ds = p (dp - rowsum(out dout)), dq = scale ds k, dk = scale ds^T q;
+/// with a softcap ds has the factor 1 - (s / c)^2
 struct Attention : Op {
   static constexpr const char* name = "attention";
-  double scale = 1;
+  ScoreRule rule = 1;
   bool causal = true;
   Tensor first_key;  // [B, Tq] i32, or undefined
   Tensor q, k, v;    // [B, T, H, Dh]; k and v may have fewer heads
@@ -28,11 +29,11 @@ struct Attention : Op {
     v = with_dense_rows(values);
     out = Tensor::empty(q.shape(), q.dtype(), q.device());
     lse = Tensor::empty({q.size(0), q.size(2), q.size(1)}, accumulate_dtype(q), q.device());
-    kernels(q.device()).attention(q, k, v, scale, causal, first_key, out, lse);
+    kernels(q.device()).attention(q, k, v, rule, causal, first_key, out, lse);
     return out;
   }
   void gradients(const Tensor& dout, Tensor& dq, Tensor& dk, Tensor& dv) const {
-    kernels(q.device()).attention_backward(q, k, v, out, lse, contiguous(dout), scale, causal, first_key, dq, dk, dv);
+    kernels(q.device()).attention_backward(q, k, v, out, lse, contiguous(dout), rule, causal, first_key, dq, dk, dv);
   }
 
   Tensor forward(const Tensor& queries, const Tensor& keys, const Tensor& values) { return run(queries, keys, values); }
@@ -56,40 +57,51 @@ struct AttentionPacked : Attention {
   }
 };
 
-double default_scale(const Tensor& q, double scale) {
-  return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
+ScoreRule score_rule(const Tensor& q, double scale, double softcap) {
+  require(softcap >= 0, "attention", "a softcap of {}; expected a number above 0, or 0 for none", softcap);
+  return {scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1))), softcap};
 }
 
-void check_first_key(const Tensor& first_key, std::int64_t batch, std::int64_t queries) {
-  require(!first_key.defined() || (first_key.shape() == Shape{batch, queries} && first_key.contiguous()), "attention",
-          "first_key must be dense [B, Tq] = [{}, {}], got {}", batch, queries, first_key.shape());
+/// Checks first_key, and makes it the operation's.
+void set_first_key(Attention& op, const Tensor& first_key, std::int64_t batch, std::int64_t queries, Device device) {
+  if (!first_key.defined()) return;
+  require(first_key.shape() == Shape{batch, queries} && first_key.contiguous() && first_key.dtype() == DType::i32,
+          "attention", "expected a dense first_key [B, Tq] = [{}, {}] in i32, got {} {}", batch, queries,
+          first_key.shape(), name(first_key.dtype()));
+  op.first_key = first_key.to(device);
+  op.saved.add(op.first_key, "first_key");
 }
 
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale,
-                 const Tensor& first_key) {
+Tensor attention(const Tensor& queries, const Tensor& keys, const Tensor& values, bool causal, double scale,
+                 const Tensor& first_key, double softcap) {
+  const Tensor q = for_product(queries), k = for_product(keys), v = for_product(values);
+  for (const Tensor* x : {&q, &k, &v}) x->require_defined("attention");
   require(q.dims() == 4 && k.dims() == 4 && v.shape() == k.shape() && q.size(0) == k.size(0) &&
               q.size(3) == k.size(3) && k.size(2) > 0 && q.size(2) % k.size(2) == 0,
           "attention", "expected q [B, Tq, H, Dh] and k, v [B, Tk, Hkv, Dh] with H a multiple of Hkv, got {}, {}, {}",
           q.shape(), k.shape(), v.shape());
   require(!causal || k.size(1) >= q.size(1), "attention",
           "causal attention needs at least as many keys as queries, got {} and {}", k.size(1), q.size(1));
-  check_first_key(first_key, q.size(0), q.size(1));
+  require(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention",
+          "dtypes differ: q {}, k {}, v {}; expected one dtype; cast_to it", name(q.dtype()), name(k.dtype()),
+          name(v.dtype()));
   Attention op;
   op.causal = causal;
-  if (first_key.defined()) op.first_key = first_key.to(q.device());
-  op.scale = default_scale(q, scale);
+  set_first_key(op, first_key, q.size(0), q.size(1), q.device());
+  op.rule = score_rule(q, scale, softcap);
   return apply(std::move(op), q, k, v);
 }
 
-Tensor attention_packed(const Tensor& qkv, bool causal, double scale, const Tensor& first_key) {
+Tensor attention_packed(const Tensor& projection, bool causal, double scale, const Tensor& first_key, double softcap) {
+  const Tensor qkv = for_product(projection);
+  qkv.require_defined("attention");
   require(qkv.dims() == 5 && qkv.size(2) == 3, "attention", "expected qkv [B, T, 3, H, Dh], got {}", qkv.shape());
-  check_first_key(first_key, qkv.size(0), qkv.size(1));
   AttentionPacked op;
   op.causal = causal;
-  if (first_key.defined()) op.first_key = first_key.to(qkv.device());
-  op.scale = default_scale(qkv, scale);
+  set_first_key(op, first_key, qkv.size(0), qkv.size(1), qkv.device());
+  op.rule = score_rule(qkv, scale, softcap);
   return apply(std::move(op), qkv);
 }
 

@@ -17,6 +17,8 @@
 // and the gradient of its output; everything else that forward saved is freed in B. The gradients of gains and biases
 // are sums over rows. They come out of the same pass over memory as the input's gradient, or cost almost nothing;
 // computing them in W would read everything twice. So B computes them, and W adds these small tensors to their sums.
+// The exception: where the product of a layer's weight gives the bias's gradient too (autograd/linear_gradients.h), B
+// returns a tensor that W fills, before W adds it.
 //
 // Only gradients of parameters are deferred (Leaf::is_parameter()). The gradient of any other leaf, such as a stage's
 // input, is read right after backward.
@@ -64,12 +66,16 @@ class DeferWeightGradients {
   DeferredGradients* previous_;
 };
 
+/// Whether the gradient of `leaf`, which may be null, is computed later.
+inline bool is_deferred(const Leaf* leaf) {
+  return leaf != nullptr && leaf->is_parameter() && DeferWeightGradients::current() != nullptr;
+}
+
 /// Runs `work`, which adds a gradient to `leaf` or runs its hooks: now, or later inside DeferWeightGradients. `work`
 /// must hold everything it needs by value.
 template <class Work>
 void add_weight_gradient(Leaf& leaf, Work work) {
-  DeferredGradients* later = DeferWeightGradients::current();
-  if (later != nullptr && leaf.is_parameter()) return later->add(leaf, std::move(work));
+  if (is_deferred(&leaf)) return DeferWeightGradients::current()->add(leaf, std::move(work));
   work();
 }
 

@@ -1,6 +1,7 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
+#include "core/columns.h"
 
 namespace trireme {
 namespace {
@@ -16,7 +17,7 @@ struct Dropout : Op {
     kernels(x.device()).dropout(contiguous(x), p, seed, stream, where, y);
     return y;
   }
-  Tensor forward(const Tensor& x) const { return run(x); }
+  Tensor forward(const Tensor& x) const { return with_columns_of(x, run(x)); }
   Gradients backward(const Tensor& dy) const { return {run(dy)}; }
 };
 
@@ -24,6 +25,14 @@ struct Dropout : Op {
 
 Tensor dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where) {
   require(p >= 0 && p < 1, "dropout", "the probability must be in [0, 1), got {}", p);
+  bool inside = where.global.dims() == x.dims() && where.start.dims() == x.dims();
+  for (int dim = 0; inside && dim < x.dims(); ++dim)
+    inside = where.start[dim] >= 0 && where.start[dim] + x.size(dim) <= where.global[dim];
+  require(
+      inside, "dropout",
+      "the tensor {} at {} is no part of a global one {}; expected the place of its elements, for which a tensor that "
+      "is whole gives {{.global = x.shape(), .start = zeros}}",
+      x.shape(), where.start, where.global);
   if (p == 0) return x;
   Dropout op;
   op.p = p;

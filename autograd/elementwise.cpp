@@ -3,17 +3,21 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
+#include "autograd/whole_numbers.h"
+#include "core/columns.h"
 
 namespace trireme {
 namespace {
 
 Tensor binary(Binary op, const Tensor& a, const Tensor& b, const char* where) {
+  require_floating(where, a);
+  require_floating(where, b);
   require(a.dtype() == b.dtype(), where, "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()),
           name(b.dtype()));
   const Shape shape = broadcast_shape(a.shape(), b.shape(), where);
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   kernels(a.device()).binary(op, view::expand(a, shape), view::expand(b, shape), y);
-  return y;
+  return with_columns_of(a, b, y);
 }
 
 /// The same in `dtype`, to which a and b are converted first.
@@ -24,7 +28,7 @@ Tensor binary_in(DType dtype, Binary op, const Tensor& a, const Tensor& b, const
 Tensor scaled(const Tensor& x, double factor) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).axpby(factor, contiguous(x), 0.0, y);
-  return y;
+  return with_columns_of(x, y);
 }
 
 /// y = a + b;  da = dy, db = dy
@@ -132,7 +136,7 @@ struct ApplyUnary : Op {
   Tensor x;
   Tensor forward(const Tensor& input) {
     x = contiguous(input);
-    return repeat();
+    return with_columns_of(input, repeat());
   }
   Tensor repeat() const {
     Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -154,10 +158,16 @@ struct Cast : Op {
   DType to = DType::f32, from = DType::f32;
   Tensor forward(const Tensor& x) {
     from = x.dtype();
-    return cast(x, to);
+    return with_columns_of(x, cast(x, to));
   }
   Gradients backward(const Tensor& dy) const { return {cast(dy, gradient_dtype(0, from))}; }
 };
+
+template <class O>
+Tensor apply_in_common_dtype(O op, const Tensor& left, const Tensor& right) {
+  const auto [a, b] = in_common_dtype(left, right);
+  return apply(std::move(op), a, b);
+}
 
 }  // namespace
 
@@ -170,31 +180,67 @@ Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype) {
   return view::reshape(y, shape);
 }
 
-Tensor add(const Tensor& a, const Tensor& b) { return apply(Add{}, a, b); }
-Tensor subtract(const Tensor& a, const Tensor& b) { return apply(Subtract{}, a, b); }
-Tensor multiply(const Tensor& a, const Tensor& b) { return apply(Multiply{}, a, b); }
-Tensor divide(const Tensor& a, const Tensor& b) { return apply(Divide{}, a, b); }
+Tensor add(const Tensor& a, const Tensor& b) {
+  if (are_whole(a, b)) return whole_numbers(Binary::add, a, b, Add::name);
+  return apply_in_common_dtype(Add{}, a, b);
+}
+
+Tensor subtract(const Tensor& a, const Tensor& b) {
+  if (are_whole(a, b)) return whole_numbers(Binary::subtract, a, b, Subtract::name);
+  return apply_in_common_dtype(Subtract{}, a, b);
+}
+
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  if (are_whole(a, b)) return whole_numbers(Binary::multiply, a, b, Multiply::name);
+  return apply_in_common_dtype(Multiply{}, a, b);
+}
+
+Tensor divide(const Tensor& a, const Tensor& b) { return apply_in_common_dtype(Divide{}, a, b); }
+
+Tensor subtract(double value, const Tensor& x) {
+  if (are_whole(x, x)) return subtract(whole_number(value, Subtract::name), x);
+  require_floating(Subtract::name, x);
+  return subtract(Tensor::full({}, value, x.dtype(), x.device()), x);
+}
+
+Tensor divide(const Tensor& x, double value) {
+  require_floating(Divide::name, x);
+  return divide(x, Tensor::full({}, value, x.dtype(), x.device()));
+}
+
+Tensor divide(double value, const Tensor& divisor) {
+  require_floating(Divide::name, divisor);
+  const Tensor x = in_f32(divisor);
+  return divide(Tensor::full({}, value, x.dtype(), x.device()), x);
+}
 
 Tensor scale(const Tensor& x, double factor) {
+  if (are_whole(x, x)) return multiply(x, whole_number(factor, Scale::name));
+  require_floating(Scale::name, x);
   Scale op;
   op.factor = factor;
   return apply(op, x);
 }
 
 Tensor add_scalar(const Tensor& x, double value) {
+  if (are_whole(x, x)) return add(x, whole_number(value, AddScalar::name));
+  require_floating(AddScalar::name, x);
   AddScalar op;
   op.value = value;
   return apply(op, x);
 }
 
 Tensor apply_unary(Unary unary, const Tensor& x) {
+  if (unary == Unary::negate && are_whole(x, x)) return subtract(0, x);
+  require_floating(ApplyUnary::name, x);
   ApplyUnary op;
   op.op = unary;
-  return apply(op, x);
+  return apply(op, unary == Unary::exp || unary == Unary::log ? in_f32(x) : x);
 }
 
 Tensor cast_to(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
+  if (!is_floating(dtype)) return cast(x, dtype);  // no gradient flows through a whole number
   Cast op;
   op.to = dtype;
   return apply(op, x);

@@ -2,6 +2,7 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
+#include "core/ids.h"
 
 namespace trireme {
 namespace {
@@ -45,11 +46,21 @@ struct Embedding : Op {
 
 }  // namespace
 
+Tensor embedding(const Tensor& weight, const Tensor& ids) {
+  require(weight.dims() == 2, "embedding", "expected a weight [V, D], got {}", weight.shape());
+  check_ids("embedding", "id", ids, {.first = 0, .end = weight.size(0)},
+            "change the ids, or the number of rows of the weight; with a weight that is a part of a larger one, say "
+            "which of its rows is the first");
+  return embedding(weight, ids, 0);
+}
+
 Tensor embedding(const Tensor& weight, const Tensor& ids, std::int64_t first) {
   require(weight.dims() == 2, "embedding", "expected a weight [V, D], got {}", weight.shape());
-  require(ids.dtype() == DType::i32, "embedding", "expected i32 ids, got {}", name(ids.dtype()));
+  require(ids.dtype() == DType::i32, "embedding", "expected i32 ids, got {}; convert with cast(ids, DType::i32)",
+          name(ids.dtype()));
   Embedding op;
   op.ids = view::reshape(contiguous(ids), {ids.count()}).to(weight.device());
+  op.saved.add(op.ids, "ids");
   op.first = first;
   const Tensor rows = apply(std::move(op), weight);  // [N, D]
   std::vector<std::int64_t> extents(ids.shape().begin(), ids.shape().end());

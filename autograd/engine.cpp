@@ -4,8 +4,10 @@
 
 #include <queue>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/deferred.h"
 #include "autograd/node.h"
 #include "core/kernels.h"
@@ -36,6 +38,8 @@ struct BySequence {
 
 class Engine {
  public:
+  Engine(const BackwardOptions& options, const SourceLine& at) : retain_(options.retain_graph), at_(at) {}
+
   void run(const NodePtr& root, const Tensor& gradient) {
     const InBackward here;
     count_contributions(root.get());
@@ -65,20 +69,41 @@ class Engine {
   }
 
   void step(const NodePtr& node) {
-    const Tensor gradient = std::move(progress_[node.get()].gradient);
+    Tensor gradient = std::move(progress_[node.get()].gradient);
     Gradients gradients(node->inputs().size());
     if (gradient.defined()) gradients = run_backward(*node, gradient);
-    node->release();
-    const std::vector<NodePtr> inputs = std::move(node->inputs());
-    node->inputs().clear();
+    gradient = {};  // what backward returned may be this tensor, and a leaf takes what nobody else has
+    const bool keep = retain_ || node->saves_nothing();
+    const std::vector<NodePtr> inputs = keep ? node->inputs() : std::exchange(node->inputs(), {});
+    if (!keep) {
+      node->release();
+      node->set_backward_line(at_);
+    }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i] != nullptr) contribute(inputs[i], i < gradients.size() ? std::move(gradients[i]) : Tensor());
+      if (inputs[i] == nullptr) continue;
+      check_shape(*node, i, *inputs[i], gradients[i]);
+      contribute(inputs[i], std::move(gradients[i]));
     }
   }
 
-  static Gradients run_backward(Node& node, const Tensor& gradient) {
+  Gradients run_backward(Node& node, const Tensor& gradient) const {
     const NoGrad guard;
-    return node.backward(gradient);
+    const Autocast as_given(std::nullopt);
+    Gradients gradients = node.backward(gradient, retain_);
+    require(gradients.size() == node.inputs().size(), node.name(),
+            "backward returned {} gradients for {} inputs; expected one for each input, in order; return an undefined "
+            "tensor for an input that needs none",
+            gradients.size(), node.inputs().size());
+    return gradients;
+  }
+
+  /// A gradient of another shape would go on through the graph, or become that of a leaf.
+  static void check_shape(const Node& node, std::size_t input, const Node& of, const Tensor& gradient) {
+    if (!gradient.defined() || !of.shape() || *of.shape() == gradient.shape()) return;
+    fail(ExitCode::internal, node.name(),
+         "backward returned a gradient {} of input {}, which is {}; expected the shape of the input; sum over the dims "
+         "along which forward repeats it, or reshape",
+         gradient.shape(), input, *of.shape());
   }
 
   void contribute(const NodePtr& node, Tensor gradient) {
@@ -86,11 +111,20 @@ class Engine {
     const bool complete = --progress.expected == 0;
     if (auto* leaf = dynamic_cast<Leaf*>(node.get())) {
       // Added directly to the leaf's own, wider sum. If undefined, the operation has added it there itself.
-      if (gradient.defined()) add_weight_gradient(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });
+      if (gradient.defined()) {
+        auto add = [leaf, gradient = std::exchange(gradient, {})]() mutable { leaf->accumulate(std::move(gradient)); };
+        add_weight_gradient(*leaf, std::move(add));
+      }
       if (complete) add_weight_gradient(*leaf, [leaf] { leaf->run_hooks(); });
       return;
     }
-    if (gradient.defined()) add(progress.gradient, cast(std::exchange(gradient, {}), node->gradient_dtype()));
+    if (gradient.defined()) {
+      require(!progress.gradient.defined() || progress.gradient.shape() == gradient.shape(), node->name(),
+              "its result received gradients of shapes {} and {}; expected the shape of the result; an operation that "
+              "uses it returns a wrong gradient",
+              progress.gradient.shape(), gradient.shape());
+      add(progress.gradient, cast(std::exchange(gradient, {}), node->gradient_dtype()));
+    }
     if (complete) ready_.push(node);
   }
 
@@ -103,6 +137,8 @@ class Engine {
     kernels(sum.device()).axpby(1.0, contiguous(gradient), 1.0, sum);
   }
 
+  bool retain_;
+  SourceLine at_;
   std::unordered_map<Node*, NodeProgress> progress_;
   std::priority_queue<NodePtr, std::vector<NodePtr>, BySequence> ready_;  // the newest on top
 };
@@ -111,9 +147,15 @@ class Engine {
 
 bool in_backward() { return passes > 0; }
 
-void backward(const Tensor& root, const Tensor& gradient) {
-  require(root.requires_grad(), "backward", "no gradient flows to this tensor: nothing it was made of requires one");
-  require(gradient.defined() || root.count() == 1, "backward", "a tensor of shape {} needs a gradient of that shape",
+void backward(const Tensor& root, const Tensor& gradient, const BackwardOptions& options, const SourceLine& at) {
+  require(root.defined(), "backward", "the tensor is undefined; expected the loss; run forward first");
+  require(root.requires_grad(), "backward",
+          "no gradient flows to this tensor {}: nothing it was made of requires one; expected a result of a parameter "
+          "or of a tensor given to require_grad(), recorded outside NoGrad",
+          root.shape());
+  require(gradient.defined() || root.count() == 1, "backward",
+          "a tensor of shape {} needs a gradient of that shape; expected a loss of one element, or a second argument; "
+          "call backward(sum(y)), or backward(y, gradient)",
           root.shape());
   require(!gradient.defined() || gradient.shape() == root.shape(), "backward",
           "expected a gradient of shape {}, got {}", root.shape(), gradient.shape());
@@ -124,7 +166,11 @@ void backward(const Tensor& root, const Tensor& gradient) {
     leaf->run_hooks();
     return;
   }
-  Engine().run(root.node(), start);
+  Engine(options, at).run(root.node(), start);
+}
+
+void backward(const Tensor& root, const BackwardOptions& options, const SourceLine& at) {
+  backward(root, {}, options, at);
 }
 
 }  // namespace trireme

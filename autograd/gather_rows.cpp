@@ -1,12 +1,14 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
+#include "core/columns.h"
+#include "core/ids.h"
 
 namespace trireme {
 namespace {
 
 /// y[s] = x[index[s]], or 0 where the index is negative;  dx[n] = sum of dy[s] over the s that picked n, in
-/// their order. The same kernels as an embedding, with an activation in the place of the table.
+/// their order. The same kernels as an embedding, with an activation instead of the table.
 struct GatherRows : Op {
   static constexpr const char* name = "gather_rows";
   static constexpr bool keeps_wide = true;
@@ -33,10 +35,12 @@ struct GatherRows : Op {
 
 Tensor gather_rows(const Tensor& x, const Tensor& index) {
   require(x.dims() == 2, "gather_rows", "expected rows [N, D], got {}", x.shape());
-  require(index.dtype() == DType::i32, "gather_rows", "expected i32 indices, got {}", name(index.dtype()));
+  check_ids("gather_rows", "index", index, {.first = 0, .end = x.size(0), .negative = true},
+            "change the indices; a negative one gives a row of zeros");
   GatherRows op;
   op.index = view::reshape(contiguous(index), {index.count()}).to(x.device());
-  return apply(std::move(op), x);
+  op.saved.add(op.index, "index");
+  return with_columns_of(x, apply(std::move(op), x));
 }
 
 Tensor pick(const Tensor& x, const Tensor& column) {
@@ -46,6 +50,7 @@ Tensor pick(const Tensor& x, const Tensor& column) {
   const std::int64_t rows = x.size(0), picks = column.size(1);
   Tensor element = Tensor::empty({rows, picks}, DType::i32);  // its number in the dense x
   const Tensor columns = contiguous(column).to(Device::cpu);
+  check_ids("pick", "column", columns, {.first = 0, .end = x.size(1)}, "change the columns");
   const auto* from = columns.data<std::int32_t>();
   for (std::int64_t i = 0; i < rows * picks; ++i)
     element.data<std::int32_t>()[i] = static_cast<std::int32_t>(i / picks * x.size(1)) + from[i];

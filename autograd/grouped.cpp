@@ -95,8 +95,9 @@ struct GroupedLinear : Op {
 
 }  // namespace
 
-Tensor grouped_linear(const Tensor& x, const std::vector<std::int64_t>& starts, const Tensor& weight,
-                      const Tensor& bias) {
+Tensor grouped_linear(const Tensor& rows, const std::vector<std::int64_t>& starts, const Tensor& matrices,
+                      const Tensor& biases) {
+  const Tensor x = for_product(rows), weight = for_product(matrices), bias = for_product(biases);
   require(weight.dims() >= 3 && x.dims() == 2 && x.size(1) == weight.size(-1), "grouped_linear",
           "the weight {} does not take rows of shape {}: last extents must be equal", weight.shape(), x.shape());
   require(static_cast<std::int64_t>(starts.size()) == weight.size(0) + 1 && starts.front() == 0 &&
@@ -107,6 +108,12 @@ Tensor grouped_linear(const Tensor& x, const std::vector<std::int64_t>& starts, 
           bias.shape());
   require(x.dtype() == weight.dtype(), "grouped_linear", "dtypes differ: input {}, weight {}", name(x.dtype()),
           name(weight.dtype()));
+  check_bias_dtype("grouped_linear", bias, x);
+  for (std::size_t g = 0; g + 1 < starts.size(); ++g)
+    require(starts[g] <= starts[g + 1], "grouped_linear",
+            "the starts fall from {} to {} after group {}; expected them to "
+            "rise from 0 to the {} rows",
+            starts[g], starts[g + 1], g, x.size(0));
   GroupedLinear op;
   op.starts = starts;
   return apply(std::move(op), x, weight, bias);

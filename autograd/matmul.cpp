@@ -93,8 +93,8 @@ struct Linear : Op {
     Gradients gradients(4);
     if (needs(0)) gradients[0] = input_gradient(dy, matrix, is_weight, input_shape);
     // The input must be read now: after backward it cannot be recomputed.
-    if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), dy, weight_shape);
-    if (needs(2)) gradients[2] = bias_gradient(*this, 2, dy, bias_shape);
+    const Tensor x = needs(1) ? as_rows(input.get()) : Tensor();
+    layer_gradients(*this, 1, x, dy, weight_shape, bias_shape, gradients);
     if (needs(3)) gradients[3] = gradient;
     return gradients;
   }
@@ -102,7 +102,10 @@ struct Linear : Op {
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& left, const Tensor& right) {
+  const Tensor a = for_product(left), b = for_product(right);
+  require_floating(Matmul::name, a);
+  require_floating(Matmul::name, b);
   require(a.dims() >= 2 && b.dims() >= 2, "matmul", "expected matrices, got shapes {} and {}", a.shape(), b.shape());
   require(a.size(-1) == b.size(-2), "matmul", "inner extents differ: {} @ {}", a.shape(), b.shape());
   require(a.dtype() == b.dtype(), "matmul", "dtypes differ: {} and {}; cast_to one of them", name(a.dtype()),
@@ -110,7 +113,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return apply(Matmul{}, a, b);
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual) {
+Tensor linear(const Tensor& input, const Tensor& matrix, const Tensor& shift, const Tensor& residual) {
+  const Tensor x = for_product(input), weight = for_product(matrix), bias = for_product(shift);
+  if (Autocast::current() && residual.defined() && residual.dtype() != x.dtype())
+    return residual + linear(x, weight, bias);
+  require_floating(Linear::name, x);
   require(weight.dims() >= 2 && x.dims() >= 1 && x.size(-1) == weight.size(-1), "linear",
           "the weight {} does not take inputs of shape {}: last extents must be equal", weight.shape(), x.shape());
   require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "linear",
@@ -118,6 +125,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
           bias.shape());
   require(x.dtype() == weight.dtype(), "linear", "dtypes differ: input {}, weight {}", name(x.dtype()),
           name(weight.dtype()));
+  check_bias_dtype("linear", bias, x);
   check_residual("linear", residual, x, weight);
   Linear op;
   op.bias_shape = bias.shape();

@@ -64,13 +64,12 @@ struct MlpOp : Op {
           .gemm(dy, out, du,
                 {.b_is_weight = weights_kept, .activation = activation, .derivative = true, .pre_activation = u});
     }
-    if (needs(3)) gradients[3] = weight_gradient(*this, 3, hidden(), dy, out_shape);
-    u = h = Tensor();
-    if (needs(4)) gradients[4] = bias_gradient(*this, 4, dy, out_bias_shape);
+    layer_gradients(*this, 3, needs(3) ? hidden() : Tensor(), dy, out_shape, out_bias_shape, gradients);
+    if (!retained) u = h = Tensor();
     if (needs(5)) gradients[5] = gradient;
     if (needs(0)) gradients[0] = input_gradient(du, in, weights_kept, input_shape);
-    if (needs(1)) gradients[1] = weight_gradient(*this, 1, as_rows(input.get()), du, in_shape);
-    if (needs(2)) gradients[2] = bias_gradient(*this, 2, du, in_bias_shape);
+    const Tensor x = needs(1) ? as_rows(input.get()) : Tensor();
+    layer_gradients(*this, 1, x, du, in_shape, in_bias_shape, gradients);
     return gradients;
   }
 
@@ -89,16 +88,28 @@ void check_layer(const char* which, const Tensor& x, const Tensor& weight, const
   require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "mlp",
           "the {} weight {} needs a bias of {} elements, got {}", which, weight.shape(),
           weight.count() / weight.size(-1), bias.shape());
+  check_bias_dtype("mlp", bias, x);
 }
 
 }  // namespace
 
-Tensor mlp(const Tensor& x, const MlpWeights& weights, Unary activation, const Tensor& residual) {
+Tensor mlp(const Tensor& input, const MlpWeights& given, Unary activation, const Tensor& residual) {
+  const Tensor x = for_product(input);
+  const MlpWeights weights = {.in = for_product(given.in),
+                              .in_bias = for_product(given.in_bias),
+                              .out = for_product(given.out),
+                              .out_bias = for_product(given.out_bias)};
+  if (Autocast::current() && residual.defined() && residual.dtype() != x.dtype())
+    return residual + mlp(x, weights, activation);
   check_layer("first", x, weights.in, weights.in_bias);
   const Shape hidden = x.shape().with(-1, weights.in.count() / weights.in.size(-1));
   require(weights.out.dims() >= 2 && weights.out.size(-1) == hidden[-1] && weights.out.dtype() == x.dtype(), "mlp",
           "the second weight {} {} does not take the first one's results {} {}: dtypes and last extents must be equal",
           name(weights.out.dtype()), weights.out.shape(), name(x.dtype()), hidden);
+  require(!weights.out_bias.defined() || weights.out_bias.count() == weights.out.count() / hidden[-1], "mlp",
+          "the second weight {} needs a bias of {} elements, got {}", weights.out.shape(),
+          weights.out.count() / hidden[-1], weights.out_bias.shape());
+  check_bias_dtype("mlp", weights.out_bias, x);
   check_residual("mlp", residual, x, weights.out);
   MlpOp op;
   op.activation = activation;

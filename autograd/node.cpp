@@ -1,5 +1,9 @@
 #include "autograd/node.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "core/kernels.h"
 
 namespace trireme {
@@ -16,17 +20,34 @@ std::uint64_t next_sequence() {
 }  // namespace
 
 Node::Node(const char* name, DType dtype) : name_(name), dtype_(dtype), sequence_(next_sequence()) {}
-Node::~Node() = default;
 
-Gradients Leaf::backward(const Tensor& gradient) {
+// Without recursion: a graph that no backward has freed may be longer than the stack is deep.
+Node::~Node() {
+  std::vector<std::shared_ptr<Node>> rest = std::move(inputs_);
+  while (!rest.empty()) {
+    const std::shared_ptr<Node> node = std::move(rest.back());
+    rest.pop_back();
+    if (node == nullptr || node.use_count() > 1) continue;
+    for (std::shared_ptr<Node>& input : std::exchange(node->inputs_, {})) rest.push_back(std::move(input));
+  }
+}
+
+Gradients Leaf::backward(const Tensor& gradient, bool /*retain*/) {
   accumulate(gradient);
   return {};
 }
 
-void Leaf::accumulate(const Tensor& gradient) {
+void Leaf::accumulate(Tensor gradient) {
   if (!sum().defined()) {
     const MemoryScope scope(MemoryCategory::gradients);
-    grad_ = wide() && gradient.dtype() != gradient_dtype() ? cast(gradient, gradient_dtype()) : clone(gradient);
+    if (wide() && gradient.dtype() != gradient_dtype()) {
+      grad_ = cast(gradient, gradient_dtype());
+    } else if (gradient.sole_owner() && gradient.fills_storage()) {
+      grad_ = std::move(gradient);
+      grad_.set_category(MemoryCategory::gradients);
+    } else {
+      grad_ = clone(gradient);
+    }
     return;
   }
   require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
@@ -47,9 +68,19 @@ void Leaf::run_hooks() {
 }
 
 void require_grad(Tensor& x) {
+  x.require_defined("require_grad");
   require(is_floating(x.dtype()), "require_grad", "only floating-point tensors have gradients, got {}",
           name(x.dtype()));
-  x.set_node(std::make_shared<Leaf>(x.dtype()));
+  if (x.requires_grad()) {
+    require(leaf_of(x) != nullptr, "require_grad",
+            "the tensor {} is a result of '{}', and would lose its way to what it was made of; expected one that no "
+            "recorded operation made; give it x.detach(), or drop the call: gradients flow through results as they are",
+            x.shape(), x.node()->name());
+    return;
+  }
+  const auto leaf = std::make_shared<Leaf>(x.dtype());
+  leaf->set_shape(x.shape());
+  x.set_node(leaf);
 }
 
 Tensor Node::repeat() const { fail(ExitCode::internal, name_, "its output cannot be repeated from what it saved"); }
@@ -62,7 +93,11 @@ Leaf* leaf_of(const Tensor& x) { return dynamic_cast<Leaf*>(x.node().get()); }
 
 Tensor grad(const Tensor& x) {
   Leaf* leaf = leaf_of(x);
-  require(leaf != nullptr, "grad", "the tensor is not a leaf; call require_grad(x) before it is used");
+  require(
+      leaf != nullptr, "grad",
+      "the tensor {} is not a leaf{}; expected one that was given to require_grad() before it was used; to update a "
+      "leaf, write to it inside NoGrad: an assignment makes it another tensor",
+      x.shape(), x.requires_grad() ? fmt::format(" but a result of '{}'", x.node()->name()) : "");
   return leaf->grad();
 }
 

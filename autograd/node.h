@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,15 @@ namespace trireme {
 /// The gradients that an operation's backward returns, one per input, in order; undefined where none is needed.
 using Gradients = std::vector<Tensor>;
 
+/// A line of the caller's source: of a default argument `SourceLine at = SourceLine::here()`.
+struct SourceLine {
+  const char* file = "";
+  int line = 0;
+  /// The line of the caller, as a default argument.
+  static SourceLine here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+};
+
+/// A recorded operation, or a leaf: see the top of this file.
 class Node {
  public:
   Node(const char* name, DType dtype);
@@ -32,11 +42,14 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Gradients of the inputs, given the gradient of the output.
-  virtual Gradients backward(const Tensor& gradient) = 0;
+  /// Gradients of the inputs, given the gradient of the output. `retain`: backward may run again.
+  virtual Gradients backward(const Tensor& gradient, bool retain) = 0;
   virtual void release() {}  ///< drop what forward saved; backward cannot run again
+  /// Whether forward saved nothing, and later backwards may go through this node without retain_graph.
+  virtual bool saves_nothing() const { return false; }
   /// Whether the output is cheap to recompute from what is saved anyway. repeat() recomputes it, with the same bits.
   virtual bool cheap_to_repeat() const { return false; }
+  /// Recomputes the output from what is saved. Throws ExitCode::internal if cheap_to_repeat() is false.
   virtual Tensor repeat() const;
 
   /// Whether the gradient is wide: see above.
@@ -44,14 +57,25 @@ class Node {
   /// The gradient's dtype: the tensor's, or f32 if the gradient is wide (f64 for f64).
   DType gradient_dtype() const { return wide() ? accumulate_dtype(dtype_) : dtype_; }
 
+  /// The shape of the tensor, and of its gradient; empty for a node that was not made by recording or require_grad().
+  const std::optional<Shape>& shape() const { return shape_; }
+  /// See shape().
+  void set_shape(const Shape& shape) { shape_ = shape; }
+
   const char* name() const { return name_; }
   std::uint64_t sequence() const { return sequence_; }
   std::vector<std::shared_ptr<Node>>& inputs() { return inputs_; }  ///< null where an input needs no gradient
+  /// Who called the backward that released this node.
+  const SourceLine& backward_line() const { return backward_line_; }
+  /// For the message of a second backward.
+  void set_backward_line(const SourceLine& line) { backward_line_ = line; }
 
  private:
   const char* name_;
   DType dtype_;  // of the tensor
   std::uint64_t sequence_;
+  std::optional<Shape> shape_;
+  SourceLine backward_line_;
   std::vector<std::shared_ptr<Node>> inputs_;
 };
 
@@ -59,8 +83,9 @@ class Node {
 class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
  public:
   explicit Leaf(DType dtype) : Node("leaf", dtype) {}
-  Gradients backward(const Tensor& gradient) override;
-  void accumulate(const Tensor& gradient);  ///< adds one contribution to grad()
+  Gradients backward(const Tensor& gradient, bool retain) override;
+  /// Adds one contribution to grad(). If it is the first, and no other tensor has its storage, it becomes grad().
+  void accumulate(Tensor gradient);
 
   /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a
   /// communication bucket), and gradients of any floating dtype are added to it in f32.
@@ -68,6 +93,7 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
     settle();
     return sum();
   }
+  /// f32, or the tensor's dtype; it collects gradients from here on.
   void set_grad(Tensor gradient) {
     grad_ = std::move(gradient);
     stale_ = false;
@@ -75,6 +101,7 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   /// From here on the gradient counts as zero, although its elements are unchanged: the next contribution overwrites
   /// them, which saves two passes over memory. settle() writes the zeros if nothing was added; grad() calls it.
   void restart() { stale_ = grad_.defined(); }
+  /// Writes the zeros that restart() has promised, if nothing was added since.
   void settle();
   /// For operations that add to the gradient themselves. sum(): the tensor to add to, possibly undefined. take_beta():
   /// the factor for its present elements, 0 after restart(), else 1. A caller that takes beta must write every element
@@ -83,12 +110,14 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
     if (!grad_.defined() && source_) source_();
     return grad_;
   }
+  /// The factor for the present elements of sum(); see sum().
   double take_beta() { return std::exchange(stale_, false) ? 0 : 1; }
   /// `source` is called when the gradient is needed but undefined, and must set it: for gradients that have memory only
   /// while something is added to them.
   void set_grad_source(std::function<void()> source) { source_ = std::move(source); }
   /// Called when all contributions of one backward have been added: where communication starts.
   void on_grad_ready(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
+  /// Removes the functions of on_grad_ready().
   void clear_hooks() { hooks_.clear(); }
   /// Hooks run after every `count`-th backward that reaches this leaf: for a weight that `count` stages on one rank
   /// use.
@@ -98,6 +127,7 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   /// Whether it is a parameter: its gradient is wide, and may be deferred inside DeferWeightGradients. The input of a
   /// stage is a leaf too, but its gradient is neither.
   bool is_parameter() const { return is_parameter_; }
+  /// Its gradient is wide from here on.
   void set_parameter() { is_parameter_ = true; }
   /// Also true if set_grad() was given a wide tensor.
   bool wide() const override { return is_parameter_ || (grad_.defined() && size_of(grad_.dtype()) >= sizeof(float)); }
@@ -110,7 +140,8 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   bool is_parameter_ = false, stale_ = false;
 };
 
-/// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x).
+/// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x). A leaf stays as it is. Throws for
+/// the result of a recorded operation.
 void require_grad(Tensor& x);
 Leaf* leaf_of(const Tensor& x);  ///< null when x is not a leaf
 Tensor grad(const Tensor& x);    ///< of a leaf; undefined when none has arrived
@@ -121,20 +152,21 @@ bool grad_enabled();
 /// (Node::cheap_to_repeat): backward recomputes it. Selective recomputation, Korthikanti et al. 2022, section 5.
 class RepeatCheapInputs {
  public:
-  explicit RepeatCheapInputs(bool on = true);
+  /// `on`: false saves copies as usual, also inside another scope.
+  [[nodiscard]] explicit RepeatCheapInputs(bool on = true);
   ~RepeatCheapInputs();
   RepeatCheapInputs(const RepeatCheapInputs&) = delete;
   RepeatCheapInputs& operator=(const RepeatCheapInputs&) = delete;
-  static bool active();
+  static bool active();  ///< whether one lives on the calling thread
 
  private:
   bool previous_;
 };
 
-/// While it lives, the calling thread records nothing.
+/// While it lives, the calling thread records nothing. It needs a name: `const NoGrad guard;`.
 class NoGrad {
  public:
-  NoGrad();
+  [[nodiscard]] NoGrad();
   ~NoGrad();
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
@@ -146,7 +178,7 @@ class NoGrad {
 /// not.
 class EnableGrad {
  public:
-  EnableGrad();
+  [[nodiscard]] EnableGrad();
   ~EnableGrad();
   EnableGrad(const EnableGrad&) = delete;
   EnableGrad& operator=(const EnableGrad&) = delete;

@@ -72,22 +72,28 @@ struct RmsNorm : Op {
   }
 };
 
-void check_width(const Tensor& x, const Tensor& gamma, const char* where) {
-  require(x.dims() >= 1 && gamma.shape() == Shape{x.size(-1)}, where, "the input {} needs a gain of shape [{}], got {}",
-          x.shape(), x.dims() ? x.size(-1) : 0, gamma.shape());
+void check_row(const char* where, const char* which, const Tensor& x, const Tensor& row) {
+  require(x.dims() >= 1 && row.shape() == Shape{x.size(-1)} && row.dtype() == x.dtype(), where,
+          "the input {} {} needs a {} {} [{}], got {} {}", name(x.dtype()), x.shape(), which, name(x.dtype()),
+          x.dims() ? x.size(-1) : 0, name(row.dtype()), row.shape());
 }
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  check_width(x, gamma, "layer_norm");
+Tensor layer_norm(const Tensor& input, const Tensor& gain, const Tensor& shift, double eps) {
+  const Tensor x = in_f32(input), gamma = in_f32(gain), beta = in_f32(shift);
+  check_row("layer_norm", "gain", x, gamma);
+  if (beta.defined()) check_row("layer_norm", "shift", x, beta);
+  require(eps >= 0, "layer_norm", "an eps of {}; expected at least 0", eps);
   LayerNorm op;
   op.eps = eps;
   return apply(std::move(op), x, gamma, beta);
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
-  check_width(x, gamma, "rms_norm");
+Tensor rms_norm(const Tensor& input, const Tensor& gain, double eps) {
+  const Tensor x = in_f32(input), gamma = in_f32(gain);
+  check_row("rms_norm", "gain", x, gamma);
+  require(eps >= 0, "rms_norm", "an eps of {}; expected at least 0", eps);
   RmsNorm op;
   op.eps = eps;
   return apply(std::move(op), x, gamma);

@@ -12,9 +12,12 @@
 //   };
 //   Tensor square(const Tensor& x) { return apply(Square{}, x); }
 //
-// forward and backward run with recording off and see tensors without a tape. An input that forward saves costs nothing
-// when no gradient is needed: the struct is dropped at once. An operation whose output is cheap to recompute from what
-// it saves may have a third function, `Tensor repeat() const`: see SavedInput.
+// forward and backward run with recording and Autocast off, and see tensors without a tape. An input that forward
+// saves costs nothing when no gradient is needed: the struct is dropped at once. If an input or the output that
+// forward saves is written to before backward, backward throws (autograd/saved_versions.h); `saved.add(ids, "ids")`
+// says the same of a tensor that is not an input. Backward may overwrite or drop what forward saved only if `retained`
+// is false. An operation whose output is cheap to recompute from what it saves may have a third function, `Tensor
+// repeat() const`: see SavedInput.
 //
 // An operation that sums rows into the gradient of input i returns it in gradient_dtype(i, ..), which is f32 for a
 // parameter: see "wide" in autograd/node.h. An operation with `static constexpr bool keeps_wide = true` passes this on:
@@ -23,19 +26,25 @@
 // Read next: autograd/ops.h.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/node.h"
+#include "autograd/saved_versions.h"
 
 namespace trireme {
 
+/// The base of operations: what forward and backward may ask for.
+/// @snippet tensor_test.cpp operation
 struct Op {
   /// Bit i: input i needs a gradient. Set before forward; backward may skip the others.
   std::uint32_t needed = 0;
-  bool needs(int input) const { return (needed >> input & 1U) != 0; }
+  bool needs(int input) const { return (needed >> input & 1U) != 0; }  ///< whether input `input` needs a gradient
   /// Bit i: the gradient of input i is wide (autograd/node.h). Set before forward.
   std::uint32_t wide_inputs = 0;
+  /// Whether the gradient of input `input` is wide.
   bool wide(int input) const { return (wide_inputs >> input & 1U) != 0; }
   /// The dtype in which backward makes the gradient of an input of this dtype.
   DType gradient_dtype(int input, DType dtype) const { return wide(input) ? accumulate_dtype(dtype) : dtype; }
@@ -46,6 +55,10 @@ struct Op {
   std::vector<Leaf*> leaves;
   /// The nodes that made the inputs, while RepeatCheapInputs is active; else empty.
   std::vector<std::shared_ptr<Node>> producers;
+  /// The versions of the tensors that backward needs.
+  SavedVersions saved;
+  /// Set before backward: it may run again, so it must not overwrite or drop what forward saved.
+  bool retained = false;
 };
 
 /// An input that backward needs: a reference to it, or to the node that can recompute it.
@@ -78,11 +91,17 @@ class OpNode final : public Node {
         wide_(keeps_wide && (op.needed & ~op.wide_inputs) == 0),
         op_(std::make_unique<O>(std::move(op))) {}
   bool wide() const override { return wide_; }
-  Gradients backward(const Tensor& gradient) override {
-    require(op_ != nullptr, O::name, "backward ran twice over the same graph; run forward again");
+  Gradients backward(const Tensor& gradient, bool retain) override {
+    require_not_released();
+    op_->saved.check(O::name, retain);
+    op_->retained = retain;
     return op_->backward(gradient);
   }
   void release() override { op_.reset(); }
+  bool saves_nothing() const override {
+    if constexpr (requires { O::saves_nothing; }) return O::saves_nothing;
+    return false;
+  }
   bool cheap_to_repeat() const override {
     if constexpr (requires(const O& op) { op.repeat(); }) {
       if constexpr (requires(const O& op) { op.cheap_to_repeat(); }) return op_->cheap_to_repeat();
@@ -92,7 +111,9 @@ class OpNode final : public Node {
   }
   Tensor repeat() const override {
     if constexpr (requires(const O& op) { op.repeat(); }) {
+      require_not_released();
       const NoGrad guard;
+      const Autocast as_given(std::nullopt);
       return op_->repeat().detach();
     } else {
       return Node::repeat();
@@ -100,6 +121,14 @@ class OpNode final : public Node {
   }
 
  private:
+  void require_not_released() const {
+    require(op_ != nullptr, O::name,
+            "a second backward over the same graph; the first, at {}:{}, freed what forward had saved; expected one "
+            "backward for each forward; run forward again, call backward once for the sum of the losses, or call the "
+            "first one with {{.retain_graph = true}}",
+            backward_line().file, backward_line().line);
+  }
+
   static constexpr bool keeps_wide = [] {
     if constexpr (requires { O::keeps_wide; }) return O::keeps_wide;
     return false;
@@ -107,6 +136,22 @@ class OpNode final : public Node {
   bool wide_;
   std::unique_ptr<O> op_;
 };
+
+/// Adds to op.saved the inputs and the output that forward kept. `owners`: how many tensors shared the storage of each
+/// input before forward; there are more if forward kept it.
+template <class O, std::size_t n, class... Inputs>
+void add_saved(O& op, const std::array<std::int64_t, n>& owners, const Tensor& output, const Inputs&... inputs) {
+  int input = 0;
+  bool is_view = false;
+  const auto add = [&](const Tensor& x) {
+    const bool viewed = output.shares_storage_with(x);
+    is_view |= viewed;
+    op.saved.add_if_kept(x, owners[static_cast<std::size_t>(input)] + (viewed ? 1 : 0), "input", input);
+    ++input;
+  };
+  (add(inputs), ...);
+  if (!is_view) op.saved.add_if_kept(output, 1, "its output");
+}
 
 }  // namespace detail
 
@@ -118,19 +163,56 @@ Tensor apply(O op, const Inputs&... inputs) {
   ((op.needed |= static_cast<std::uint32_t>(recording && inputs.requires_grad()) << bit++), ...);
   if (op.needed == 0) {
     const NoGrad guard;
-    return op.forward(inputs.detach()...).detach();
+    const Autocast as_given(std::nullopt);
+    Tensor output = op.forward(inputs.detach()...).detach();
+    require(output.defined(), O::name, "the result is undefined; expected a tensor");
+    return output;
   }
   bit = 0;
   ((op.wide_inputs |= static_cast<std::uint32_t>(inputs.requires_grad() && inputs.node()->wide()) << bit++), ...);
   (op.leaves.push_back(leaf_of(inputs)), ...);
   if (RepeatCheapInputs::active()) (op.producers.push_back(inputs.node()), ...);
+  const std::array<std::int64_t, sizeof...(inputs)> owners = {inputs.owners()...};
   Tensor output;
   {
     const NoGrad guard;
+    const Autocast as_given(std::nullopt);
     output = op.forward(inputs.detach()...).detach();
   }
+  require(output.defined(), O::name, "the result is undefined; expected a tensor");
+  detail::add_saved(op, owners, output, inputs...);
   auto node = std::make_shared<detail::OpNode<O>>(std::move(op), output.dtype());
+  node->set_shape(output.shape());
   (node->inputs().push_back(inputs.node()), ...);
+  output.set_node(std::move(node));
+  return output;
+}
+
+/// The same for an operation with a list of inputs, forward(const std::vector<Tensor>&). It may keep none of them, and
+/// backward returns the gradients of all.
+template <class O>
+Tensor apply_to_list(O op, const std::vector<Tensor>& inputs) {
+  const auto recorded = [on = grad_enabled()](const Tensor& x) { return on && x.requires_grad(); };
+  bool any = false, all_wide = true;
+  std::vector<Tensor> values;
+  values.reserve(inputs.size());
+  for (const Tensor& x : inputs) {
+    any |= recorded(x);
+    all_wide &= !recorded(x) || x.node()->wide();
+    values.push_back(x.detach());
+  }
+  op.needed = any ? 1 : 0;
+  op.wide_inputs = any && all_wide ? 1 : 0;
+  Tensor output;
+  {
+    const NoGrad guard;
+    const Autocast as_given(std::nullopt);
+    output = op.forward(values).detach();
+  }
+  if (!any) return output;
+  auto node = std::make_shared<detail::OpNode<O>>(std::move(op), output.dtype());
+  node->set_shape(output.shape());
+  for (const Tensor& x : inputs) node->inputs().push_back(x.node());
   output.set_node(std::move(node));
   return output;
 }

@@ -11,29 +11,48 @@ namespace {
 struct Recompute : Op {
   static constexpr const char* name = "recompute";
   std::function<Tensor(const Tensor&)> f;
+  std::optional<DType> products;  // of the Autocast around the call
   Tensor x;
 
   Tensor forward(const Tensor& input) {
     x = input;
+    const Autocast as_called(products);
     return f(input);
   }
   Gradients backward(const Tensor& dy) const {
     Tensor again = x.detach();
     require_grad(again);
+    if (wide(0)) add_in_f32(*leaf_of(again));
     {
       const EnableGrad guard;
-      const Tensor y = f(again);
+      const Tensor y = forward_again(again);
+      require(y.requires_grad(), name,
+              "no gradient flows from the result {} of the function: it depends neither on its argument nor on a "
+              "parameter, or was detached; expected a result of recorded operations",
+              y.shape());
       trireme::backward(y, dy);
     }
     return {grad(again)};
+  }
+  // Without recomputation, contributions to a wide gradient are added without rounding them to 16 bits.
+  void add_in_f32(Leaf& leaf) const {
+    leaf.set_grad(Tensor::empty(x.shape(), accumulate_dtype(x.dtype()), x.device()));
+    leaf.restart();
+  }
+  Tensor forward_again(const Tensor& again) const {
+    const Autocast as_called(products);
+    return f(again);
   }
 };
 
 }  // namespace
 
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  require(f != nullptr, Recompute::name, "the function is empty; expected one that can be called");
+  x.require_defined(Recompute::name);
   Recompute op;
   op.f = f;
+  op.products = Autocast::current();
   if (grad_enabled() && !x.requires_grad()) {  // what f captures may still need gradients
     Tensor recorded = x.detach();
     require_grad(recorded);

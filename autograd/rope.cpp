@@ -6,17 +6,17 @@
 namespace trireme {
 namespace {
 
-/// Per pair (a, b) = (x[i], x[i + Dh/2]) and angle w = positions[t] base^(-2 i / Dh):
+/// Per pair (a, b) = (x[i], x[i + Dh/2]) or (x[2 i], x[2 i + 1]), and angle w = positions[t] frequency[i]:
 /// y = (a cos w - b sin w, b cos w + a sin w);  dx = dy rotated by -w
 struct Rope : Op {
   static constexpr const char* name = "rope";
-  Tensor positions;  // [T]
-  double base = 10000;
+  Tensor positions;  // [T] or [B, T]
+  RopeOptions options;
 
   Tensor turned(const Tensor& x, bool inverse) const {
     const Tensor dense = contiguous(x);
     Tensor y = empty_like(dense);
-    kernels(x.device()).rope(dense, positions, base, inverse, y);
+    kernels(x.device()).rope(dense, positions, options, inverse, y);
     return y;
   }
   Tensor forward(const Tensor& x) const { return turned(x, false); }
@@ -25,13 +25,23 @@ struct Rope : Op {
 
 }  // namespace
 
-Tensor rope(const Tensor& x, const Tensor& positions, double base) {
+Tensor rope(const Tensor& x, const Tensor& positions, const RopeOptions& options) {
+  x.require_defined("rope");
+  positions.require_defined("rope");
   require(x.dims() == 4 && x.size(3) % 2 == 0, "rope", "expected x [B, T, H, Dh] with an even Dh, got {}", x.shape());
-  require(positions.dtype() == DType::i32 && positions.shape() == Shape{x.size(1)}, "rope",
-          "x {} needs positions [{}] i32, got {} {}", x.shape(), x.size(1), positions.shape(), name(positions.dtype()));
+  const Shape each = {x.size(0), x.size(1)};
+  require(positions.dtype() == DType::i32 && (positions.shape() == Shape{x.size(1)} || positions.shape() == each),
+          "rope", "x {} needs positions [{}] or {} i32, got {} {}", x.shape(), x.size(1), each, positions.shape(),
+          name(positions.dtype()));
+  const Tensor& f = options.frequencies;
+  require(f.defined() || options.base > 0, "rope", "a base of {}; expected above 0", options.base);
+  require(!f.defined() || (f.dtype() == DType::f64 && f.shape() == Shape{x.size(3) / 2}), "rope",
+          "x {} needs frequencies [{}] f64, got {} {}", x.shape(), x.size(3) / 2, f.shape(), name(f.dtype()));
   Rope op;
   op.positions = contiguous(positions).to(x.device());
-  op.base = base;
+  op.saved.add(op.positions, "positions");
+  op.options = options;
+  if (f.defined()) op.options.frequencies = contiguous(f).to(x.device());
   return apply(std::move(op), x);
 }
 

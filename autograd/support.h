@@ -16,11 +16,24 @@ inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dt
 /// The dtype of statistics of x.
 inline DType accumulate_dtype(const Tensor& x) { return accumulate_dtype(x.dtype()); }
 
+/// Throws, naming the operation, unless x is a defined tensor of a floating dtype.
+inline void require_floating(const char* where, const Tensor& x) {
+  require(x.defined(), where, "an input is undefined; expected a tensor (was it an absent gradient?)");
+  require(is_floating(x.dtype()), where, "an input {} {}; expected a floating dtype; cast_to(x, DType::f32)",
+          name(x.dtype()), x.shape());
+}
+
 /// x [.., D] seen as rows [N, D].
 inline Tensor as_rows(const Tensor& x) {
   const Tensor dense = contiguous(x);
   const std::int64_t width = dense.size(-1);
   return view::reshape(dense, {width == 0 ? 0 : dense.count() / width, width});
+}
+
+/// Throws if `bias` is defined and has another dtype than the layer's input and weight. Kernels read it as that dtype.
+inline void check_bias_dtype(const char* where, const Tensor& bias, const Tensor& x) {
+  require(!bias.defined() || bias.dtype() == x.dtype(), where,
+          "dtypes differ: input {}, bias {}; expected one dtype; cast_to it", name(x.dtype()), name(bias.dtype()));
 }
 
 /// Throws if `residual` is defined and differs in shape or dtype from the result of a layer with this weight on x.
@@ -31,8 +44,5 @@ inline void check_residual(const char* where, const Tensor& residual, const Tens
           "a residual {} {}; expected {} {}, as the result it is added to", name(residual.dtype()), residual.shape(),
           name(x.dtype()), shape);
 }
-
-/// A dim counted from the front.
-inline int positive_dim(const Tensor& x, int dim) { return dim < 0 ? dim + x.dims() : dim; }
 
 }  // namespace trireme

@@ -55,7 +55,8 @@ struct Measurement {
       for (std::int64_t i = 0; i < ids.count(); ++i)
         ids.data<std::int32_t>()[i] =
             static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
-      return token_batch(ids, ids, {0, 1, 2, 3});
+      const std::int64_t sample = 4 * mesh.coord(Axis::dp);
+      return token_batch(ids, ids, {sample, sample + 1, sample + 2, sample + 3});
     };
     trainer.gradients(next, 1e-3);
     trainer.update(1e-4, trainer.gradient_norm());

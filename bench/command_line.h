@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-#include "core/cpu/processor.h"
+#include "core/cpu/level.h"
 #include "core/io.h"
 #include "data/utf8.h"
 #include "parallel/comm/process_group.h"
@@ -35,7 +35,7 @@ inline int run_benchmark(CLI::App& app, int argc, const char* const* argv, const
       fail(ExitCode::usage, std::filesystem::path(argv[0]).filename().string(), "{}; --help lists what is expected",
            safe_text(error.what()));
     }
-    static_cast<void>(cpu::bf16_unit());  // checks that the processor has TRIREME_ISA, whatever is measured
+    cpu::require_processor();
     body();
     return 0;
   });

@@ -3,7 +3,7 @@
 //
 //   build/bin/exposed_communication            dp=2, a core for each rank, --zero 0 to 3; a minute or two
 //   build/bin/exposed_communication 4          dp=4
-//   build/bin/exposed_communication 4 2        dp=4, shards over 2 ranks and copies across (--dp-shard 2), --zero 1 to 3
+//   build/bin/exposed_communication 4 2        dp=4, shards over 2 ranks and copies across (--dp-shard 2), --zero 1-3
 //
 // Times are measured at the operations (parallel/comm/times.h): "communication" is the time with operations under way
 // on any thread, "exposed" the time that the rank's own thread waits. This includes waiting for a slower rank, so on a

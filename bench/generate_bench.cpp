@@ -45,9 +45,9 @@ void turn(Gpt& model, const std::vector<std::int32_t>& prompt, std::int64_t coun
 
 /// How many weights a token reads. A tied embedding is read whole, as the head; a separate one is only looked up.
 std::int64_t weights_read(const GptConfig& c) {
-  std::int64_t rows_left = c.tied ? 0 : c.vocab - 1;
-  if (c.positions == PositionEncoding::learned) rows_left += c.context - 1;
-  return parameter_count(c) - rows_left * c.width;
+  std::int64_t unread_rows = c.tied ? 0 : c.vocab - 1;
+  if (c.positions == PositionEncoding::learned) unread_rows += c.context - 1;
+  return parameter_count(c) - unread_rows * c.width;
 }
 
 nlohmann::json facts(const GptOptions& o, std::int64_t prompt) {

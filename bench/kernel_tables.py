@@ -19,7 +19,7 @@ def tables(run, threads):
     for program in BY_TEAM:
         for dtype in ("f32", "bf16"):
             flags = [program, "--dtype", dtype, "--threads", ",".join(map(str, teams))]
-            lines += settled(run(*flags), lambda model, f=flags: run(*f, "--only", model))
+            lines += with_slow_models_again(run(*flags), lambda model, f=flags: run(*f, "--only", model))
     for team in teams:
         table = run("kernel_bench", str(team))
         title = table[0].replace("by memory", f"by memory, {team} thread{'s' if team > 1 else ''}")
@@ -27,8 +27,8 @@ def tables(run, threads):
     return lines
 
 
-def settled(table, measure):
-    """The table, with models with slow rows measured again, and a remark if that did not help."""
+def with_slow_models_again(table, measure):
+    """The table after its models with slow rows were measured again, with a remark if some are still slow."""
     for _ in range(TRIES - 1):
         for model in sorted({model_of(row) for row in slow_rows(table)}):
             again = measure(model)

@@ -13,7 +13,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/cpu/processor.h"
+#include "core/cpu/level.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/comm/watch/watchdog.h"
@@ -76,8 +76,13 @@ Step measure_step(const Sizes& sizes) {
     Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     const watch::RankPage& page = watch::Beacon::current()->page();
     const Tensor tokens = Tensor::zeros({4, 64}, DType::i32);  // [B, T]
+    const std::int64_t sample = 4 * mesh->coord(Axis::dp);
     const auto step = [&] {
-      (void)trainer.gradients([&](int) { return token_batch(tokens, tokens, {0, 1, 2, 3}); }, 1.0 / 512);
+      (void)trainer.gradients(
+          [&](int) {
+            return token_batch(tokens, tokens, {sample, sample + 1, sample + 2, sample + 3});
+          },
+          1.0 / 512);
       trainer.update(1e-3, trainer.gradient_norm());
     };
     step();
@@ -137,7 +142,7 @@ int main(int count, char** arguments) {
       return 0;
     }
     const Sizes sizes = read_sizes({arguments + std::min(count, 1), arguments + count});
-    static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor does not support
+    cpu::require_processor();
     return bench(sizes);
   });
 }

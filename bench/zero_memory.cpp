@@ -59,7 +59,7 @@ Use measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) 
   Use use;
   for (int step = 0; step < 3; ++step) {
     MemoryPool::current()->reset_peaks();
-    trainer.gradients([&](int index) { return made_up_batch(o, index); }, 1e-3);
+    trainer.gradients([&](int index) { return made_up_batch(o, 2 * mesh->coord(Axis::dp) + index); }, 1e-3);
     trainer.optimizer().weights();  // waits for operations under way
     for (std::size_t i = 0; i < categories.size(); ++i) use.kept[i] = static_cast<double>(pool.use(categories[i]).live);
     trainer.update(1e-4, trainer.gradient_norm());

@@ -1,22 +1,27 @@
-# Language level, warnings, optimisation and sanitizers: the options of all our targets.
+# Language level, warnings, optimisation and sanitizers: the options of all our targets, and of no others. As a part of
+# another project, this folder's variables do not reach that project's.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-if(NOT CMAKE_BUILD_TYPE)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
-find_program(CCACHE ccache)
-if(CCACHE)
-  # Paths are hashed relative to the checkout, so that other clones can reuse this one's objects.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+find_program(TRIREME_CCACHE ccache)
+if(TRIREME_CCACHE AND PROJECT_IS_TOP_LEVEL)
+  # Paths are hashed relative to the checkout, so that other clones can reuse this one's objects. The sloppiness is what
+  # ccache's manual asks for with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${TRIREME_CCACHE})
 endif()
 
-option(TRIREME_UNITY "Compile the sources of libraries and tests ten at a time; a full build takes half the time" ON)
+option(TRIREME_UNITY "Compile ten sources at a time, and common headers once; a full build takes half the time" ON)
 
+# Every target of ours links it PRIVATE: its include path and options are not those of the library's users.
 add_library(trireme_flags INTERFACE)
 target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(trireme_flags INTERFACE -Wall -Wextra -Wconversion -Wno-psabi -fno-strict-aliasing)
@@ -35,7 +40,16 @@ endif()
 if(TRIREME_WERROR)
   target_compile_options(trireme_flags INTERFACE -Werror)
 endif()
-if(TRIREME_ARCH)
+# portable: code for any processor of the family, and on x86-64 also kernels for higher levels (core/cpu/level.h).
+set(TRIREME_X86_LEVELS OFF)
+set(trireme_base_level_name "${TRIREME_ARCH}")
+if(TRIREME_ARCH STREQUAL portable OR NOT TRIREME_ARCH)
+  set(trireme_base_level_name "any ${CMAKE_SYSTEM_PROCESSOR}")
+  if(TRIREME_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(TRIREME_X86_LEVELS ON)
+    set(trireme_base_level_name x86-64)
+  endif()
+else()
   target_compile_options(trireme_flags INTERFACE -march=${TRIREME_ARCH})
 endif()
 if(TRIREME_ARCH STREQUAL native)

@@ -1,6 +1,11 @@
 # TRIREME_CUDA: whether programs can run on a GPU. AUTO: if nvcc is found. Sets trireme_with_cuda.
 # Without it everything else is still built and tested; kernels are tested under emulation in either case.
-set(TRIREME_CUDA AUTO CACHE STRING "Build for GPUs: ON, OFF, or AUTO (when nvcc is found)")
+if(PROJECT_IS_TOP_LEVEL)
+  set(cuda_default AUTO)
+else()
+  set(cuda_default OFF)  # nvcc takes minutes; the other project says when it wants a GPU
+endif()
+set(TRIREME_CUDA ${cuda_default} CACHE STRING "Build for GPUs: ON, OFF, or AUTO (when nvcc is found)")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(trireme_with_cuda OFF)
 set(trireme_with_nccl OFF)
@@ -48,7 +53,7 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-if(CCACHE)
+if(CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 set(trireme_with_cuda ON)

@@ -28,7 +28,7 @@ class OwnCores {
     int first = 0, parts = 0;
     bool operator==(const Share&) const = default;
   };
-  static Share current();
+  static Share current();  ///< of the calling thread
   /// Pins the calling thread as member `member` of a team with this share, which is not empty.
   static void keep_to(const Share& share, int member);
 

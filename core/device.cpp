@@ -28,8 +28,9 @@ std::shared_ptr<DeviceBackend> shared_backend(Device device) {
   const std::shared_ptr<DeviceBackend>& found = slot(device);
   if (found == nullptr)
     fail(ExitCode::usage, "device",
-         "no {} device was opened; expected one before the first tensor on it; use --device cpu, or open a device as "
-         "docs/cuda.md says",
+         "no {} device was opened; expected one before the first tensor on it; use Device::cpu (--device cpu), or open "
+         "a "
+         "device as docs/cuda.md says",
          name(device));
   return found;
 }

@@ -16,6 +16,7 @@ namespace trireme {
 
 struct KernelTable;  // core/kernels.h
 
+/// Where a tensor is and its operations run.
 enum class Device : std::uint8_t { cpu, cuda };
 inline constexpr int device_count = 2;
 std::string_view name(Device device);  ///< as --device spells it
@@ -52,9 +53,9 @@ class DeviceBackend {
   virtual void set(void* to, unsigned char value, std::size_t bytes) = 0;          ///< every byte
   /// Host memory that upload and download reach without staging, 64-byte aligned; null when there is not enough.
   virtual void* allocate_pinned(std::size_t bytes) = 0;
-  virtual void free_pinned(void* data) noexcept = 0;
-  virtual void synchronize() = 0;  ///< waits for all queued work; throws its errors
-  virtual const KernelTable& kernels() const = 0;
+  virtual void free_pinned(void* data) noexcept = 0;  ///< gives back what allocate_pinned() returned
+  virtual void synchronize() = 0;                     ///< waits for all queued work; throws its errors
+  virtual const KernelTable& kernels() const = 0;     ///< what computes on this device
 };
 
 /// The backend of a device other than the host. Throws ExitCode::usage when there is none.
@@ -62,6 +63,7 @@ DeviceBackend& backend(Device device);
 bool is_available(Device device);  ///< true for the host, and for a device whose backend was set
 /// For the whole process: call it before ranks start. Blocks keep the backend they came from alive.
 void set_backend(Device device, std::shared_ptr<DeviceBackend> backend);
+/// The same, to keep it alive.
 std::shared_ptr<DeviceBackend> shared_backend(Device device);
 
 }  // namespace trireme

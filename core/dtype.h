@@ -15,9 +15,10 @@ namespace trireme {
 /// f64 exists for references and gradient checks; training uses f32, bf16 and f16.
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 
+/// "f32", "bf16", ...
 std::string_view name(DType dtype);
 std::size_t size_of(DType dtype);  ///< bytes per element
-bool is_floating(DType dtype);
+bool is_floating(DType dtype);     ///< whether it is f64, f32, bf16 or f16
 /// The dtype of sums over such elements: f64 for f64, f32 for the rest. accumulate_t is the same for C++ types.
 constexpr DType accumulate_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
@@ -58,18 +59,20 @@ inline constexpr DType dtype_of = DTypeOf<T>::value;
 /// The type of sums over elements of T: double for double, float for the rest.
 template <class T>
 struct Accumulate {
-  using type = float;
+  using type = float;  ///< of T
 };
+/// The same for double.
 template <>
 struct Accumulate<double> {
-  using type = double;
+  using type = double;  ///< of double
 };
 template <class T>
-using accumulate_t = typename Accumulate<T>::type;
+using accumulate_t = typename Accumulate<T>::type;  ///< the type of sums over elements of T
 
+/// A type as a value, for visit_floating() and the like.
 template <class T>
 struct TypeTag {
-  using type = T;
+  using type = T;  ///< the type
 };
 
 /// Calls f(TypeTag<T>{}) with the C++ type of a floating dtype; `where` names the operation in the error otherwise.

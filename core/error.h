@@ -26,6 +26,7 @@ enum class ExitCode {
 };
 
 /// `trireme: [where] what`; `what` reads "problem; expected X, got Y; do Z".
+/// @snippet tensor_test.cpp error
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, std::string_view where, std::string_view what)

@@ -1,10 +1,12 @@
 // The elementwise functions of core/kernels.h and their derivatives, written once for the CPU and for CUDA.
 //
-// `m` is the arithmetic of a device: exp, log, sqrt, tanh, reciprocal and normal_distribution as its kernels compute them, and the
-// derivatives of the two GELUs. x is f32 or f64. nvcc compiles constexpr functions for the GPU, too.
+// `m` is the arithmetic of a device: exp, log, sqrt, sin, cos, tanh, reciprocal and normal_distribution as its kernels
+// compute them, and the derivatives of the two GELUs. x is f32 or f64. nvcc compiles constexpr functions for the GPU,
+// too. core/cpu/elementwise.cpp has what a vector of them needs.
 // Read next: Arithmetic in core/cpu/elementwise.cpp and in cuda/kernels/functions.h.
 #pragma once
 
+#include <cmath>
 #include <numbers>
 #include <type_traits>
 #include <utility>
@@ -112,6 +114,35 @@ struct Formula<Unary::gelu_tanh> : Costly {  // the tanh approximation, as in GP
   static constexpr auto derivative(auto m, auto x) { return m.gelu_tanh_derivative(x); }
 };
 
+template <>
+struct Formula<Unary::abs> : Cheap {
+  static constexpr auto value(auto, auto x) { return x > 0 ? x : 0 - x; }  // 0 for -0
+  static constexpr auto derivative(auto, auto x) {
+    return x > 0 ? decltype(x){1} : x < 0 ? decltype(x){-1} : decltype(x){0};
+  }
+};
+
+template <>
+struct Formula<Unary::relu2> : Cheap {  // max(x, 0)^2 (So et al. 2021, "Primer")
+  static constexpr auto value(auto, auto x) {
+    const auto positive = x < 0 ? 0 : x;  // NaN for NaN
+    return positive * positive;
+  }
+  static constexpr auto derivative(auto, auto x) { return x > 0 ? 2 * x : decltype(x){0}; }
+};
+
+template <>
+struct Formula<Unary::sin> : Costly {
+  static constexpr auto value(auto m, auto x) { return m.sin(x); }
+  static constexpr auto derivative(auto m, auto x) { return m.cos(x); }
+};
+
+template <>
+struct Formula<Unary::cos> : Costly {
+  static constexpr auto value(auto m, auto x) { return m.cos(x); }
+  static constexpr auto derivative(auto m, auto x) { return -m.sin(x); }
+};
+
 template <Binary op, class A>
 constexpr A combine(A a, A b) {
   if constexpr (op == Binary::add) return a + b;
@@ -119,6 +150,14 @@ constexpr A combine(A a, A b) {
   if constexpr (op == Binary::multiply) return a * b;
   if constexpr (op == Binary::divide) return a / b;
   if constexpr (op == Binary::equal) return a == b ? A{1} : A{0};
+  if constexpr (op == Binary::not_equal) return a != b ? A{1} : A{0};
+  if constexpr (op == Binary::less) return a < b ? A{1} : A{0};
+  if constexpr (op == Binary::less_equal) return a <= b ? A{1} : A{0};
+  // NOLINTBEGIN(misc-redundant-expression): a != a is true for NaN
+  if constexpr (op == Binary::maximum) return a > b || a != a ? a : b;
+  if constexpr (op == Binary::minimum) return a < b || a != a ? a : b;
+  // NOLINTEND(misc-redundant-expression)
+  if constexpr (op == Binary::power) return std::pow(a, b);
 }
 
 /// f(std::integral_constant<Unary, op>{}).

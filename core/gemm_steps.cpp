@@ -1,5 +1,7 @@
 #include "core/gemm_steps.h"
 
+#include <utility>
+
 namespace trireme {
 
 void check_epilogue(const Tensor& a, const Tensor& c, const GemmOptions& options) {
@@ -17,6 +19,22 @@ void check_epilogue(const Tensor& a, const Tensor& c, const GemmOptions& options
     require(!as_c->defined() || (as_c->shape() == c.shape() && as_c->dtype() == c.dtype() && as_c->contiguous()),
             "gemm", "pre_activation or residual {} {} beside a result {} {}; expected the same shape and dtype, dense",
             name(as_c->dtype()), as_c->shape(), name(c.dtype()), c.shape());
+}
+
+void check_row_sums(const Tensor& a, const GemmOptions& options) {
+  const Tensor& sums = options.row_sums;
+  if (!sums.defined()) return;
+  require(a.dims() == 2, "gemm", "row sums of a batch {}; expected one matrix", a.shape());
+  require(sums.shape() == Shape{a.size(0)} && sums.dtype() == accumulate_dtype(a.dtype()) && sums.contiguous(), "gemm",
+          "row sums {} {} of a matrix {} {}; expected {} [{}], dense", name(sums.dtype()), sums.shape(),
+          name(a.dtype()), a.shape(), name(accumulate_dtype(a.dtype())), a.size(0));
+}
+
+GemmOptions row_sums_apart(const KernelTable& table, const Tensor& a, const GemmOptions& options) {
+  GemmOptions rest = options;
+  Tensor sums = view::reshape(std::exchange(rest.row_sums, {}), {a.size(0), 1});
+  table.reduce(Reduction::sum, a, sums);
+  return rest;
 }
 
 void gemm_in_steps(const KernelTable& table, const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {

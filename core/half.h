@@ -25,6 +25,15 @@ struct bf16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
+/// The bits of `value` rounded at random to one of the two nearest bf16, so that the expected value is `value`: the
+/// upper 16 bits of `word`, a random word, decide. Infinity and NaN stay, and so does what bf16 can represent.
+constexpr std::uint16_t stochastic_bf16(float value, std::uint32_t word) {
+  const auto u = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = u & 0x7fffffffU;
+  const std::uint32_t special = (u >> 16) | (magnitude > 0x7f800000U ? 0x40U : 0U);
+  return static_cast<std::uint16_t>(magnitude >= 0x7f800000U ? special : (u + (word >> 16)) >> 16);
+}
+
 struct f16 {
   std::uint16_t bits = 0;
 

@@ -23,8 +23,8 @@ class Hasher {
   Hasher(const Hasher&) = delete;
   Hasher& operator=(const Hasher&) = delete;
 
-  void add(std::span<const std::byte> bytes);
-  std::uint64_t value() const;
+  void add(std::span<const std::byte> bytes);  ///< the next piece
+  std::uint64_t value() const;                 ///< of all pieces so far
 
  private:
   struct State;

@@ -1,6 +1,6 @@
-// A rank's heartbeat: a counter that grows while the rank makes progress: with every kernel it starts, every operation
-// it begins or ends, every part of the model it enters. The watchdog uses it to tell a slow rank from a stopped one
-// (parallel/comm/watch/watchdog.h). A rank that is waiting does not beat.
+// A rank's heartbeat: a counter that grows while the rank makes progress. The rank counts every kernel that it starts,
+// every operation that it begins or ends, and every part of the model that it enters. The watchdog uses the counter to
+// tell a slow rank from a stopped one (parallel/comm/watch/watchdog.h). A rank that waits does not count.
 //
 // Each thread uses its rank's counter; without one, a beat does nothing. A beat costs about a nanosecond.
 // Read next: parallel/comm/watch/watchdog.h.
@@ -18,7 +18,7 @@ class Heartbeat {
   static void beat() {
     if (counter_ != nullptr) counter_->fetch_add(1, std::memory_order_relaxed);
   }
-  /// The counter of this thread's rank; null: none. It must outlive the thread.
+  /// Sets the counter of this thread's rank, or null for none. It must outlive the thread.
   static void set_current(Counter* counter) { counter_ = counter; }
 
  private:

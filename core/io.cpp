@@ -12,7 +12,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <ctime>
+#include <new>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -21,6 +23,7 @@
 
 #include "core/error.h"
 #include "core/io_calls.h"
+#include "core/io_growing.h"
 
 namespace trireme {
 
@@ -55,7 +58,9 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
 [[noreturn]] void fail_io(int error, std::string_view doing, const fs::path& path) {
   const std::string reason = std::generic_category().message(error);
   fail(ExitCode::io, "io", "cannot {} {}: {}{}", doing, path.string(), reason,
-       error == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
+       error == EMFILE   ? "; raise the limit of open files (ulimit -n)"
+       : error == ENOSPC ? "; free some space, or remove files: it may have no room for another name (df -i)"
+                         : "");
 }
 
 /// Reports a failed write; if space was the reason, with the bytes needed and the bytes available.
@@ -72,7 +77,11 @@ bool is_out_of_space(int error) { return error == ENOSPC || error == EDQUOT || e
 /// missing folder, and a folder of this name.
 void require_replaceable(const fs::path& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) < 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
+  if (::stat(path.c_str(), &info) < 0) {
+    if (errno == ELOOP) fail_io(errno, "write", path);  // the new file would replace the link
+    return;
+  }
+  if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
   fail(
       ExitCode::io, "io",
       "cannot write {}: it is a device, a pipe or a socket, which a file would replace; expected a file, or a name not "
@@ -110,6 +119,20 @@ int remove_tree(const fs::path& folder) {
   return io::rmdir(folder.c_str()) < 0 && errno != ENOENT ? errno : 0;
 }
 
+/// Reports that `folder`, which is `asked` or above it, could not be created.
+[[noreturn]] void fail_no_folder(int error, const fs::path& folder, const fs::path& asked) {
+  if (error != EEXIST) fail_io(error, "create the folder", asked);
+  // Something of this name is there: a file, a link to nothing, or what cannot be looked at.
+  struct stat info {};
+  const int why = ::stat(folder.c_str(), &info) < 0 ? errno : ENOTDIR;
+  if (why == ENOENT)
+    fail(ExitCode::io, "io", "cannot create the folder {}: {} is a symbolic link to nothing", asked.string(),
+         folder.string());
+  const std::string reason = std::generic_category().message(why);
+  fail(ExitCode::io, "io", "cannot create the folder {}: {}{}", asked.string(),
+       folder == without_trailing_slash(asked) ? "" : folder.string() + ": ", reason);
+}
+
 /// Creates a folder and its parents below `root`. `durably`: syncs the folder above, because a power failure that loses
 /// a folder's name also loses its contents. An error names `asked`, the folder that the caller asked for.
 void create_folder(const fs::path& root, const fs::path& path, bool durably, const fs::path& asked) {
@@ -120,7 +143,7 @@ void create_folder(const fs::path& root, const fs::path& path, bool durably, con
   if (io::mkdir(folder.c_str(), kFolderMode) < 0) {
     const int error = errno;
     if (error == EEXIST && fs::is_directory(path, unknown)) return;  // another process was faster
-    fail_io(error == EEXIST ? ENOTDIR : error, "create the folder", asked);
+    fail_no_folder(error, folder, asked);
   }
   if (durably) sync_folder(above);
 }
@@ -168,12 +191,22 @@ std::uint64_t size_of_regular(int fd, const fs::path& path) {
   fail_io(error, doing, path);
 }
 
-/// A name beside `path` that no other process or thread uses.
+/// A name beside `path` that no other process or thread uses. It is shortened if otherwise only `path` itself were
+/// short enough for the system.
 fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> counter{0};
-  fs::path name = path;
-  name += fmt::format(".tmp.{}.{}", ::getpid(), counter.fetch_add(1));
-  return name;
+  const std::string ending = fmt::format(".tmp.{}.{}", ::getpid(), counter.fetch_add(1));
+  constexpr std::size_t most_name = NAME_MAX, most_path = PATH_MAX - 1;
+  std::string name = path.filename().string();
+  const std::size_t folder = path.native().size() - name.size();
+  if (name.size() <= most_name && folder + name.size() <= most_path) {
+    const std::size_t most = std::min(most_name, most_path - folder);
+    std::size_t kept = std::min(name.size(), most > ending.size() ? most - ending.size() : 0);
+    while (kept > 0 && kept < name.size() && (static_cast<unsigned char>(name[kept]) & 0xC0U) == 0x80U)
+      --kept;  // not inside a character of UTF-8
+    name.resize(kept);
+  }
+  return path.parent_path() / (name + ending);
 }
 
 }  // namespace
@@ -247,39 +280,51 @@ void remove_folder(const fs::path& folder) {
   if (error != 0) fail_io(error, "remove the folder", folder);
 }
 
-void claim_standard_streams() {
+bool claim_standard_streams() {
+  const bool output = ::fcntl(STDOUT_FILENO, F_GETFD) >= 0 || errno != EBADF;
   // open() returns the lowest number that is free.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
+    // Without /dev/null, as in a bare container: a folder, to which nothing can be written.
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDWR) < 0)
+      static_cast<void>(::open("/", O_RDONLY | O_DIRECTORY));
+  return output;
 }
 
 namespace {
 
-/// Appends what is left to read to `content`. Returns the error number, or 0.
-int read_rest(int fd, std::string& content) {
-  std::array<char, 1 << 16> chunk;
-  while (true) {
-    const ssize_t count = uninterrupted([&] { return io::read(fd, chunk.data(), chunk.size()); });
-    if (count <= 0) return count < 0 ? errno : 0;
-    content.append(chunk.data(), static_cast<std::size_t>(count));
+[[noreturn]] void fail_too_large(const fs::path& path, std::string_view size, const ReadLimit& limit) {
+  fail(ExitCode::data, "io", "{} has {} bytes; expected at most {} for {}; give the right file, or a smaller one",
+       path.string(), size, limit.bytes, limit.what);
+}
+
+/// All that is left to read. `size`: as the system says; 0: not known.
+std::string read_rest(int fd, const fs::path& path, std::uint64_t size, const ReadLimit& limit) {
+  if (size > limit.bytes) fail_too_large(path, fmt::format("{}", size), limit);
+  std::string content;
+  try {
+    content.reserve(size);
+    std::array<char, 1 << 14> chunk;  // a thread may have little stack
+    while (true) {
+      const ssize_t count = uninterrupted([&] { return io::read(fd, chunk.data(), chunk.size()); });
+      if (count < 0) fail_io(errno, "read", path);
+      if (count == 0) return content;
+      content.append(chunk.data(), static_cast<std::size_t>(count));
+      if (content.size() > limit.bytes) fail_too_large(path, fmt::format("more than {}", limit.bytes), limit);
+    }
+  } catch (const std::bad_alloc&) {
+    fail(ExitCode::retryable, "memory", "{} is read whole, and there is no memory for its {} bytes; free some memory",
+         path.string(), std::max<std::uint64_t>(size, content.size()));
   }
 }
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
+std::string read_file(const fs::path& path, const ReadLimit& limit) {
   const InputFile file(path);
-  std::string content;
-  content.reserve(file.size());
-  if (const int error = read_rest(file.descriptor(), content); error != 0) fail_io(error, "read", path);
-  return content;
+  return read_rest(file.descriptor(), path, file.size(), limit);
 }
 
-std::string read_standard_input() {
-  std::string content;
-  if (const int error = read_rest(STDIN_FILENO, content); error != 0) fail_io(error, "read", "standard input");
-  return content;
-}
+std::string read_standard_input(const ReadLimit& limit) { return read_rest(STDIN_FILENO, "standard input", 0, limit); }
 
 FolderMark::FolderMark(fs::path path) : path_(std::move(path)) {
   struct stat info {};
@@ -357,7 +402,7 @@ void AtomicFile::commit() {
 
 AtomicFolder::AtomicFolder(const fs::path& path)
     : path_(without_trailing_slash(path)), temporary_(temporary_name(path_)) {
-  create_folder({}, temporary_, false, temporary_);
+  create_folder({}, temporary_, false, path_);
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -421,13 +466,28 @@ FileLock::FileLock(const fs::path& path)
 
 FileLock::~FileLock() { io::close(fd_); }
 
+namespace {
+
+/// The bytes of a file up to the end of its last whole line; found from the end, as a log may be long.
+std::uint64_t bytes_of_whole_lines(const InputFile& file) {
+  std::string chunk;
+  for (std::uint64_t end = file.size(); end > 0; end -= chunk.size()) {
+    chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(end, 1 << 16)));
+    file.read_at(end - chunk.size(), std::as_writable_bytes(std::span(chunk)));
+    if (const std::size_t at = chunk.rfind('\n'); at != std::string::npos) return end - chunk.size() + at + 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
 AppendFile::AppendFile(fs::path path) : path_(std::move(path)) {
   // Only an existing file can end in a torn line: cut it back to the end of its last whole line.
   std::error_code missing;
   if (fs::is_regular_file(path_, missing)) {
-    const std::string content = read_file(path_);
-    const std::size_t whole = content.rfind('\n') + 1;  // npos + 1 = 0: no whole line at all
-    if (whole < content.size() && io::truncate(path_.c_str(), static_cast<off_t>(whole)) < 0)
+    const InputFile file(path_);
+    const std::uint64_t whole = bytes_of_whole_lines(file);
+    if (whole < file.size() && io::truncate(path_.c_str(), static_cast<off_t>(whole)) < 0)
       fail_io(errno, "shorten", path_);
   }
   // O_NONBLOCK: opening a pipe that nobody reads would wait for ever; with it, open fails with ENXIO.
@@ -460,6 +520,55 @@ void AppendFile::record(std::string_view bytes) {
   // Best effort: if this fails too, opening the file next time repairs it.
   if (before >= 0 && written > 0 && io::ftruncate(fd_, before) < 0) fail_write(error, path_, bytes.size());
   fail_write(error, path_, bytes.size());
+}
+
+GrowingFile::GrowingFile(fs::path path, std::uint64_t bytes) : path_(std::move(path)), size_(bytes) {
+  constexpr int how = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK;  // does not wait for the reader of a pipe
+  fd_ = uninterrupted([&] { return io::open(path_.c_str(), how, kFileMode); });
+  if (fd_ < 0) fail_open(errno, "write", path_);
+  const std::uint64_t before = size_of_regular(fd_, path_);
+  try {
+    if (before < bytes)
+      fail(ExitCode::data, "io", "{} has {} bytes; expected at least the {} that an earlier start has written",
+           path_.string(), before, bytes);
+    if (before > bytes && io::ftruncate(fd_, static_cast<off_t>(bytes)) < 0) fail_io(errno, "shorten", path_);
+    if (::lseek(fd_, static_cast<off_t>(bytes), SEEK_SET) < 0) fail_io(errno, "write", path_);
+  } catch (...) {
+    io::close(fd_);
+    throw;
+  }
+}
+
+GrowingFile::~GrowingFile() { io::close(fd_); }
+
+void GrowingFile::write(std::span<const std::byte> bytes) {
+  constexpr std::size_t kGather = 1 << 20;
+  gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+  size_ += bytes.size();
+  if (gathered_.size() >= kGather) flush();
+}
+
+void GrowingFile::flush() {
+  std::uint64_t written = 0;
+  const int error = write_all(fd_, gathered_, written);
+  if (error != 0) fail_write(error, path_, gathered_.size() - written);
+  gathered_.clear();
+}
+
+void GrowingFile::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  require(offset <= size_ && bytes.size() <= size_ - offset, "io", "{} has {} bytes; {} from byte {} on do not exist",
+          path_.string(), size_, bytes.size(), offset);
+  flush();
+  std::uint64_t written = 0;
+  if (::lseek(fd_, static_cast<off_t>(offset), SEEK_SET) < 0) fail_io(errno, "write", path_);
+  const int error = write_all(fd_, bytes, written);
+  if (error != 0) fail_write(error, path_, bytes.size() - written);
+  if (::lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0) fail_io(errno, "write", path_);
+}
+
+void GrowingFile::sync() {
+  flush();
+  if (uninterrupted([&] { return io::fsync(fd_); }) < 0) fail_write(errno, path_, 0);
 }
 
 }  // namespace trireme

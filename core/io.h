@@ -18,15 +18,31 @@ namespace trireme {
 
 /// Opens /dev/null as standard input, output or error if the process was started without one of them. Otherwise the
 /// next file that is opened would get its number, and messages would be written into that file. Call this before any
-/// file is opened.
-void claim_standard_streams();
+/// file is opened. Returns false if there was no standard output: what is written there will be lost.
+bool claim_standard_streams();
+
+/// How much is read of a file that is read whole. A file may be sparse, and have terabytes without using the disk; the
+/// standard input may have no end. The limits are far beyond any useful file.
+struct ReadLimit {
+  std::uint64_t bytes;
+  const char* what;  ///< for messages: "a prompt"
+};
+namespace read_limits {
+inline constexpr ReadLimit note{std::uint64_t{1} << 20, "a note about a run"};
+inline constexpr ReadLimit configuration{std::uint64_t{16} << 20, "a configuration"};
+inline constexpr ReadLimit prompt{std::uint64_t{64} << 20, "a prompt"};
+inline constexpr ReadLimit tokenizer{std::uint64_t{256} << 20, "a tokenizer"};
+inline constexpr ReadLimit metrics{std::uint64_t{8} << 30, "the metrics of a run"};
+inline constexpr ReadLimit other{std::uint64_t{1} << 30, "a file that is read whole"};
+}  // namespace read_limits
 
 /// The whole file as bytes. Works on /proc too, where the size is not known beforehand. Throws ExitCode::data, with
-/// what it is, for a folder, a pipe, a socket or a device. Does not block on a pipe.
-std::string read_file(const std::filesystem::path& path);
+/// what it is, for a folder, a pipe, a socket or a device, and with its size for a file beyond the limit;
+/// ExitCode::retryable, with its size, if there is no memory for it. Does not block on a pipe.
+std::string read_file(const std::filesystem::path& path, const ReadLimit& limit = read_limits::other);
 
-/// Reads standard input until its end.
-std::string read_standard_input();
+/// Reads standard input until its end, but one byte more than the limit at most. Throws as read_file().
+std::string read_standard_input(const ReadLimit& limit);
 
 /// A file that is read at chosen offsets. If the file is cut short, reading throws; with a mapping it would raise a
 /// signal.

@@ -58,8 +58,8 @@ struct Armed {
 
 std::atomic<Armed*> armed{nullptr};
 
-/// What an operation is to do.
-enum class Outcome : std::uint8_t { as_it_is, fails, half, half_and_die };
+/// The fault of one operation. half: it reads or writes only half of its bytes.
+enum class Injection : std::uint8_t { none, failure, half, half_then_kill };
 
 /// An operation that is about to be made, and all that is known of it.
 struct Operation {
@@ -73,33 +73,34 @@ struct Operation {
 
 bool moves_bytes(std::string_view call) { return call == "read" || call == "pread" || call == "write"; }
 
-/// Counts the operation and returns what it is to do. Kills the process here unless half a write comes first.
-Outcome outcome_of(Armed& a, const Operation& o) {
+/// Counts the operation and returns its fault. To be killed in a write, the process first writes half; before any other
+/// operation it is killed here.
+Injection injection_for(Armed& a, const Operation& o) {
   ++a.all;
   const IoFault& f = a.fault;
-  if (!f.call.empty() && f.call != o.call) return Outcome::as_it_is;
+  if (!f.call.empty() && f.call != o.call) return Injection::none;
   if (!f.path.empty() && o.path.find(f.path) == std::string::npos && o.second.find(f.path) == std::string::npos)
-    return Outcome::as_it_is;
+    return Injection::none;
   ++a.counted;
-  if (a.counted < f.first || a.counted > f.last) return Outcome::as_it_is;
+  if (a.counted < f.first || a.counted > f.last) return Injection::none;
   switch (f.kind) {
     case IoFault::Kind::kill:
     case IoFault::Kind::drop_unsynced:
-      if (o.call == "write") return Outcome::half_and_die;
+      if (o.call == "write") return Injection::half_then_kill;
       ::kill(::getpid(), SIGKILL);
-      return Outcome::fails;
+      return Injection::failure;
     case IoFault::Kind::eio:
     case IoFault::Kind::enospc:
-      return Outcome::fails;
+      return Injection::failure;
     case IoFault::Kind::shortened:
-      return moves_bytes(o.call) ? Outcome::half : Outcome::as_it_is;
+      return moves_bytes(o.call) ? Injection::half : Injection::none;
     case IoFault::Kind::count:
       break;
   }
-  return Outcome::as_it_is;
+  return Injection::none;
 }
 
-void write_down(Armed& a, const Operation& o, std::size_t size) {
+void append_record(Armed& a, const Operation& o, std::size_t size) {
   if (a.journal < 0 || o.call == "read" || o.call == "pread") return;
   const auto handle = a.open.find(o.fd);
   std::string record = fmt::format("{}{}{}{}{}{}{}{}{}{}{}{}{}{}\n", a.all, '\0', o.call, '\0',
@@ -119,15 +120,15 @@ auto perform(Armed& a, Operation o, const Call& call) {
   using Result = decltype(call(o.size));
   const std::scoped_lock lock(a.mutex);
   if (const auto handle = a.open.find(o.fd); handle != a.open.end()) o.path = handle->second.path;
-  const Outcome outcome = outcome_of(a, o);
-  if (outcome == Outcome::fails) {
+  const Injection injection = injection_for(a, o);
+  if (injection == Injection::failure) {
     if (o.call == "close") static_cast<void>(call(o.size));
     errno = a.fault.kind == IoFault::Kind::enospc ? ENOSPC : EIO;
     return static_cast<Result>(-1);
   }
-  const Result result = call(outcome == Outcome::as_it_is ? o.size : (o.size + 1) / 2);
-  if (result >= 0) write_down(a, o, moves_bytes(o.call) ? static_cast<std::size_t>(result) : o.size);
-  if (outcome == Outcome::half_and_die) ::kill(::getpid(), SIGKILL);
+  const Result result = call(injection == Injection::none ? o.size : (o.size + 1) / 2);
+  if (result >= 0) append_record(a, o, moves_bytes(o.call) ? static_cast<std::size_t>(result) : o.size);
+  if (injection == Injection::half_then_kill) ::kill(::getpid(), SIGKILL);
   if (result >= 0 && o.call == "open") a.open[static_cast<int>(result)] = {o.path, a.all};
   if (o.call == "close") a.open.erase(o.fd);
   return result;

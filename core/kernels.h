@@ -1,6 +1,6 @@
 // The kernel table: one function pointer per primitive kernel, with its contract beside it.
 //
-// `kernels(device)` returns the table of a device; the CPU's is filled in core/cpu/table.cpp, CUDA's in cuda/table.cpp.
+// `kernels(device)` returns the table of a device; the CPU's is filled in core/cpu/level.cpp, CUDA's in cuda/table.cpp.
 // An operation (autograd/) allocates outputs and calls kernels; a kernel never allocates results and never touches the
 // tape.
 //
@@ -23,9 +23,12 @@
 namespace trireme {
 
 // The elementwise functions; core/formulas.h has their formulas and derivatives.
-#define TRIREME_EVERY_UNARY(f) \
-  f(negate) f(exp) f(log) f(sqrt) f(square) f(tanh) f(relu) f(sigmoid) f(silu) f(gelu) f(gelu_tanh)
-#define TRIREME_EVERY_BINARY(f) f(add) f(subtract) f(multiply) f(divide) f(equal)  // equal: 1 where a == b, else 0
+#define TRIREME_EVERY_UNARY(f)                                                                                      \
+  f(negate) f(exp) f(log) f(sqrt) f(square) f(tanh) f(relu) f(sigmoid) f(silu) f(gelu) f(gelu_tanh) f(abs) f(relu2) \
+      f(sin) f(cos)
+// Comparisons are 1 where they hold, else 0. maximum and minimum are NaN where a or b is; power is a^b.
+#define TRIREME_EVERY_BINARY(f) \
+  f(add) f(subtract) f(multiply) f(divide) f(equal) f(not_equal) f(less) f(less_equal) f(maximum) f(minimum) f(power)
 
 // 0 TRIREME_EVERY_UNARY(TRIREME_COUNT): how many there are
 #define TRIREME_COUNT(name) +1  // NOLINT(bugprone-macro-parentheses)
@@ -41,6 +44,9 @@ struct GemmOptions {
   double beta = 0.0;         ///< 0 ignores what c holds, even NaN
   Tensor bias{};             ///< [N], dtype of a; undefined: none
   bool b_is_weight = false;  ///< b keeps its values while a PackedWeights lives (core/packed_weights.h)
+  /// [M], acc, dense: is overwritten with the sums of a's rows, before alpha. a has no leading dims. With a = dy^T, the
+  /// product is the gradient of a layer's weight, and these are that of its bias.
+  Tensor row_sums{};
 
   // The epilogue: follows alpha a @ b + bias, in this order. It requires beta = 0 and a dense c of a's dtype. On the
   // CPU it gives the same bits as separate kernels (core/gemm_steps.h).
@@ -63,6 +69,21 @@ struct VocabSlice {
   std::int64_t global = 0;  ///< real tokens over all slices
 };
 
+/// What attention does to the products q k^T: they are scaled, and then, if softcap > 0, a score s becomes
+/// softcap tanh(s / softcap) (Gemma 2 report, section 2). Then come the masks and the softmax.
+struct ScoreRule {
+  double scale = 1, softcap = 0;
+  ScoreRule(double scale_of_scores, double cap = 0) : scale(scale_of_scores), softcap(cap) {}  // NOLINT(*explicit*)
+};
+
+/// How rope() turns the pairs of a head of Dh features.
+struct RopeOptions {
+  double base = 10000;  ///< pair i turns by position base^(-2 i / Dh)
+  Tensor
+      frequencies{};  ///< f64 [Dh/2], on the device of x: pair i turns by position frequencies[i]; undefined: by base
+  bool interleaved = false;  ///< pairs are (x[2 i], x[2 i + 1]), neighbours; else (x[i], x[i + Dh/2])
+};
+
 struct AdamWOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double gradient_scale = 1;  ///< multiplies the gradients first: clipping and loss scaling folded in
@@ -78,14 +99,22 @@ struct AdamWUpdate {
   double weight_decay = 0;
 };
 
+/// What sgd() does with the momentum v. g is the scaled gradient, G = g + decay w.
+enum class SgdRule : std::uint8_t {
+  momentum,  ///< v = momentum v + G; w -= lr v
+  nesterov,  ///< v = momentum v + G; w -= lr (G + momentum v)
+  lion,      ///< w -= lr (sign(blend v + (1 - blend) g) + decay w); v = momentum v + (1 - momentum) g
+};
 struct SgdOptions {
   double lr = 0, momentum = 0;
   double gradient_scale = 1;  ///< as for AdamW
   Tensor scale_there{};       ///< as for AdamW
+  SgdRule rule = SgdRule::momentum;
+  double blend = 0;  ///< lion's beta1; its beta2 is `momentum`
 };
 struct SgdUpdate {
   Tensor gradient, weight;  ///< f32
-  Tensor momentum{};        ///< f32; undefined: plain SGD
+  Tensor momentum{};        ///< f32; undefined: plain SGD, with SgdRule::momentum only
   Tensor low{};             ///< as for AdamW
   double weight_decay = 0;
 };
@@ -105,21 +134,29 @@ struct KernelTable {
   /// y = op(a, b); a and b T already expanded to y's shape (any strides, 0 for broadcast); y dense T, may be a or b if
   /// that is dense.
   void (*binary)(Binary op, const Tensor& a, const Tensor& b, Tensor& y);
+  /// y = mask != 0 ? a : b; all T; mask, a and b already expanded to y's shape (any strides, 0 for broadcast); y dense.
+  void (*where)(const Tensor& mask, const Tensor& a, const Tensor& b, Tensor& y);
   /// y = a * x + b * y; x, y dense, same shape, floating dtypes may differ; y may be x; b = 0 ignores what y holds;
   /// computed in acc of y.
   void (*axpby)(double a, const Tensor& x, double b, Tensor& y);
-  /// x = factor * x. factor has one element, acc, on the device of x: the host need not know it. x dense T; it is neither
-  /// read nor written if the factor is 1.
+  /// x = factor * x. factor has one element, acc, on the device of x: the host need not know it. x dense T; it is
+  /// neither read nor written if the factor is 1.
   void (*multiply_by)(const Tensor& factor, Tensor& x);
   /// y = x / (1 - p) for the elements that are kept, else 0. Kept are those with random_uniform(seed, stream, global
   /// index) >= p. Dense T, y may be x.
   void (*dropout)(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where,
                   Tensor& y);
+  /// y = x rounded up or down at random, so that the expected value is x: stochastic_bf16() of core/half.h, with
+  /// random_word(seed, stream, global index). x dense f32, y dense bf16, of one shape.
+  void (*round_at_random)(const Tensor& x, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y);
 
   // ---- reductions ------------------------------------------------------------------------------------------------
   /// y = reduction of x over the dims where y has extent 1; x any strides, y dense; y is T, or acc so that sums are not
   /// rounded; sums are kept in acc.
   void (*reduce)(Reduction op, const Tensor& x, Tensor& y);
+  /// y[n, i] = sum of x[n, j] over j <= i, or over j >= i if `reverse`; x, y dense [N, L, D], T; sums are kept in acc
+  /// and added in the order of j (of falling j if `reverse`).
+  void (*cumsum)(const Tensor& x, bool reverse, Tensor& y);
   /// Sum of squares of all elements of dense tensors; each may have its own floating dtype. A row is a run along the
   /// last dim; in a tensor of one dim, one element. Squares of a row are added in f64 in an order that depends on its
   /// length only, and rows are added exactly: the sum depends on the rows alone, not on which tensors they are in. On
@@ -170,30 +207,38 @@ struct KernelTable {
   /// dweight[ids[n] - first] += dy[n], in the order of n; dweight [V, D] acc.
   void (*embedding_backward)(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight);
 
+  /// y[i, j, k] = x[i, index[i, j, k], k] for dim 1 of three, and so on for other dims and numbers of dims; 0 if the
+  /// index is not in 0 .. x.size(dim) - 1. x T, any strides; index i32, y T, dense, of one shape, whose other dims are
+  /// at most those of x.
+  void (*gather)(const Tensor& x, int dim, const Tensor& index, Tensor& y);
+  /// y[i, index[i, j, k], k] += x[i, j, k], in the order of j; nothing for an index not in 0 .. y.size(dim) - 1.
+  /// x T, index i32, dense, of one shape; y acc, dense, whose other dims are at least those of x.
+  void (*scatter_add)(const Tensor& x, int dim, const Tensor& index, Tensor& y);
+
   // ---- attention ---------------------------------------------------------------------------------------------------
-  /// out = softmax(scale q k^T, causal mask) v, tile by tile with an online softmax: no T x T buffer.
+  /// out = softmax(scores of q k^T by ScoreRule, causal mask) v, tile by tile with an online softmax: no T x T buffer.
   /// q, out [B, Tq, H, Dh], k, v [B, Tk, Hkv, Dh], H a multiple of Hkv (query head h reads kv head h * Hkv / H); last
-  /// stride 1, others any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scaled scores. Causal: query i sees keys up
+  /// stride 1, others any; T. lse [B, H, Tq] acc, dense: log-sum-exp of the scores. Causal: query i sees keys up
   /// to i + Tk - Tq. first_key [B, Tq] i32, dense, or undefined: query i sees keys from first_key[i] on (which may be
   /// below 0 or beyond Tk); this keeps the documents of one sequence apart. A query that sees no key gets 0 and lse
-  /// -infinity.
-  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
+  /// -infinity. CUDA has no softcap, and refuses it.
+  void (*attention)(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule, bool causal,
                     const Tensor& first_key, Tensor& out, Tensor& lse);
   /// dq, dk, dv with the shapes of q, k, v, last stride 1, overwritten. k and v may be a part of the keys from which
   /// out and lse were computed. The result is then the contribution of that part: the gradient of a score needs no
   /// other keys.
   void (*attention_backward)(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                             const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq,
-                             Tensor& dk, Tensor& dv);
+                             const Tensor& dout, const ScoreRule& rule, bool causal, const Tensor& first_key,
+                             Tensor& dq, Tensor& dk, Tensor& dv);
   /// Merges attention over two disjoint sets of keys. out and lse hold the result for one set and receive that for
   /// both; part and part_lse hold the result for the other set. part, out [B, T, H, Dh], part T, out acc, last stride
   /// 1, others any; lse and part_lse [B, H, T] acc, any strides.
   void (*attention_merge)(const Tensor& part, const Tensor& part_lse, Tensor& out, Tensor& lse);
 
   // ---- Llama-style blocks ------------------------------------------------------------------------------------------
-  /// Rotates every pair (x[i], x[i + Dh/2]) of a head by the angle positions[t] base^(-2 i / Dh). `inverse` rotates
-  /// back, which is also the gradient. x, y dense [B, T, H, Dh] T, Dh even; positions [T] i32; y may be x.
-  void (*rope)(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y);
+  /// Rotates every pair of a head by an angle that grows with the token's position. `inverse` rotates back, which is
+  /// also the gradient. x, y dense [B, T, H, Dh] T, Dh even; positions [T] or [B, T] i32, dense; y may be x.
+  void (*rope)(const Tensor& x, const Tensor& positions, const RopeOptions& options, bool inverse, Tensor& y);
   /// y = silu(gate) up, where a row of x [N, 2 F] is [gate, up]; y [N, F]; dense T.
   void (*swiglu)(const Tensor& x, Tensor& y);
   /// dx [N, 2 F]; dense T; dx may be x.
@@ -226,7 +271,8 @@ struct KernelTable {
   void (*update_scale)(const Tensor& loss, const Tensor& squares, double loss_scale, double max_norm, Tensor& scale);
   /// AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2).
   void (*adamw)(const AdamWOptions& options, std::span<const AdamWUpdate> updates);
-  /// v = momentum v + (scale g + decay w); w -= lr v.
+  /// Optimizers with one moment or none: SgdRule. SGD with momentum (Sutskever et al. 2013, section 2, in PyTorch's
+  /// form), Lion (Chen et al. 2023, algorithm 2). sign(0) = 0.
   void (*sgd)(const SgdOptions& options, std::span<const SgdUpdate> updates);
 };
 
@@ -235,11 +281,11 @@ struct KernelTable {
 // clang-format off
 #define TRIREME_EVERY_KERNEL(f)                                                                                 \
   f(fill) f(copy)                                                                                               \
-  f(unary) f(unary_backward) f(binary) f(axpby) f(multiply_by) f(dropout)                                       \
-  f(reduce) f(sum_squares) f(squares_to)                                                                        \
+  f(unary) f(unary_backward) f(binary) f(where) f(axpby) f(multiply_by) f(dropout) f(round_at_random)           \
+  f(reduce) f(cumsum) f(sum_squares) f(squares_to)                                                              \
   f(gemm) f(grouped_gemm) f(grouped_gemm_tn)                                                                    \
   f(softmax) f(softmax_backward) f(top_k) f(layer_norm) f(layer_norm_backward) f(rms_norm) f(rms_norm_backward) \
-  f(embedding) f(embedding_backward)                                                                            \
+  f(embedding) f(embedding_backward) f(gather) f(scatter_add)                                                   \
   f(attention) f(attention_backward) f(attention_merge)                                                         \
   f(rope) f(swiglu) f(swiglu_backward)                                                                          \
   f(cross_entropy_stats) f(cross_entropy_loss) f(cross_entropy_backward) f(cross_entropy_one_pass)              \

@@ -47,14 +47,19 @@ std::shared_ptr<MemoryPool>& current_pool() {
 std::string_view remedy(MemoryCategory category) {
   switch (category) {
     case MemoryCategory::parameters:
-      return "split the model with tp or pp in --mesh, shard weights with --zero 3, or use --dtype bf16";
+      return "split the model with tp or pp of the mesh (--mesh), shard weights (ZeroOptions::stage 3, --zero 3), or "
+             "use bf16 "
+             "(Build's dtype, --dtype)";
     case MemoryCategory::gradients:
-      return "shard gradients with --zero 2, or split the model with tp or pp in --mesh";
+      return "shard gradients (ZeroOptions::stage 2, --zero 2), or split the model with tp or pp of the mesh (--mesh)";
     case MemoryCategory::optimizer:
     case MemoryCategory::offloaded:
-      return "shard the optimizer's state with --zero 1, or split the model with tp or pp in --mesh";
+      return "shard the optimizer's state (ZeroOptions::stage 1, --zero 1), or split the model with tp or pp of the "
+             "mesh "
+             "(--mesh)";
     default:
-      return "lower --micro-batch or --context, or raise --recompute";
+      return "use fewer samples at a time (--micro-batch), shorter ones (--context), or Parallelism::recompute "
+             "(--recompute)";
   }
 }
 
@@ -89,6 +94,11 @@ void MemoryPool::Block::acquire() {
   if (data_ == nullptr) data_ = pool_->take(bytes_, category_, pinned_for_);
 }
 
+void MemoryPool::Block::set_category(MemoryCategory category) {
+  if (data_ != nullptr) pool_->recount(bytes_, category_, category);
+  category_ = category;
+}
+
 MemoryPool::MemoryPool(std::shared_ptr<DeviceBackend> backend) : backend_(std::move(backend)) {}
 
 MemoryPool::~MemoryPool() { release_cached(); }
@@ -115,6 +125,12 @@ void* MemoryPool::take(std::size_t bytes, MemoryCategory category, const Backend
   add(use_[static_cast<std::size_t>(category)], static_cast<std::int64_t>(bytes));
   add(total_, static_cast<std::int64_t>(bytes));
   return data;
+}
+
+void MemoryPool::recount(std::size_t bytes, MemoryCategory from, MemoryCategory to) {
+  const std::scoped_lock lock(mutex_);
+  add(use_[static_cast<std::size_t>(from)], -static_cast<std::int64_t>(bytes));
+  add(use_[static_cast<std::size_t>(to)], static_cast<std::int64_t>(bytes));
 }
 
 /// Null if the system has no memory left.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -33,15 +34,29 @@ enum class MemoryCategory : std::uint8_t {
   offloaded
 };
 inline constexpr int memory_categories = 7;
+/// "weights", "activations", ...
 std::string_view name(MemoryCategory category);
 
+/// Bytes of one category, or of all.
 struct MemoryUse {
   std::int64_t live = 0;  ///< bytes in use now
   std::int64_t peak = 0;  ///< most bytes in use at once since the last reset_peaks()
 };
 
+/// The memory of one rank, on one device: blocks that are kept for reuse, counted by category.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
+  /// What the last dim of a tensor is, if it is not simply all classes: Tensor::set_columns().
+  struct Columns {
+    std::int64_t width = 0;  ///< columns here; 0: nothing is known
+    std::int64_t whole = 0;  ///< columns of the whole, without padding
+    std::int64_t parts = 1;  ///< ranks that each have `width` columns of the whole
+    bool features = false;   ///< outputs of a layer, which need not be classes: a softmax over a part may be meant
+
+    bool split() const { return parts > 1; }               ///< whether other ranks have other columns
+    bool padded() const { return width * parts > whole; }  ///< whether a rank has columns that are padding
+  };
+
   /// One allocation; returned to its pool on destruction. At least 64-byte aligned.
   class Block {
    public:
@@ -55,6 +70,15 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     void release();                       ///< gives the memory back to the pool and loses its contents; the block stays
     void acquire();                       ///< takes memory again, with undefined contents
     std::size_t bytes() const { return bytes_; }
+    void set_category(MemoryCategory category);  ///< what it is for from here on
+
+    /// Grows when the contents may have changed: autograd/saved_versions.h compares it between forward and backward.
+    std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+    /// For contents that are those of that version again.
+    void set_version(std::uint64_t version) { version_.store(version, std::memory_order_relaxed); }
+    /// See Tensor::set_columns().
+    void set_columns(const Columns& columns) { columns_ = columns; }
+    const Columns& columns() const { return columns_; }
 
    private:
     std::shared_ptr<MemoryPool> pool_;
@@ -62,6 +86,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     void* data_;
     std::size_t bytes_;
     MemoryCategory category_;
+    std::atomic<std::uint64_t> version_{0};
+    Columns columns_;
   };
 
   MemoryPool() = default;  ///< of host memory
@@ -77,18 +103,19 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// This rank's pool of a device's memory: itself for the host. Throws when the device has no backend.
   std::shared_ptr<MemoryPool> on(Device device);
 
-  MemoryUse use(MemoryCategory category) const;
-  MemoryUse total() const;
+  MemoryUse use(MemoryCategory category) const;  ///< bytes of one category
+  MemoryUse total() const;                       ///< bytes of all categories
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
   std::int64_t pinned_bytes() const;        ///< pinned host memory, in use or kept
-  void reset_peaks();
-  void release_cached();  ///< gives unused blocks back to the system
+  void reset_peaks();                       ///< sets each peak to what is in use now
+  void release_cached();                    ///< gives unused blocks back to the system
 
  private:
   explicit MemoryPool(std::shared_ptr<DeviceBackend> backend);
   using Backend = std::shared_ptr<DeviceBackend>;
   void* take(std::size_t bytes, MemoryCategory category, const Backend& pinned_for);
   void give(void* data, std::size_t bytes, MemoryCategory category, const Backend& pinned_for);
+  void recount(std::size_t bytes, MemoryCategory from, MemoryCategory to);
   void* from_host(std::size_t bytes, const Backend& pinned_for);
   void release_pinned();
   [[noreturn]] void out_of_memory(std::size_t bytes, MemoryCategory category) const;
@@ -113,7 +140,7 @@ class MemoryScope {
   ~MemoryScope();
   MemoryScope(const MemoryScope&) = delete;
   MemoryScope& operator=(const MemoryScope&) = delete;
-  static MemoryCategory category();
+  static MemoryCategory category();  ///< of the calling thread
 
  private:
   MemoryCategory previous_;

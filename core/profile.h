@@ -30,6 +30,7 @@ struct ProfileCost {
   DType dtype = DType::f32;  ///< of the factors: processors have a different peak for each
 };
 
+/// One entry of a profile: what ran, when, and how long.
 struct ProfileEvent {
   const char* category;  ///< "kernel", "module", "collective", "pipeline" or "phase"
   std::string name;      ///< "gemm"
@@ -43,7 +44,7 @@ struct ProfileEvent {
 /// One for each rank, shared by its threads.
 class Profiler {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = std::chrono::steady_clock;  ///< what times are measured with
 
   /// The profiler of the calling thread's rank; null if it has none.
   static const std::shared_ptr<Profiler>& current();
@@ -52,14 +53,14 @@ class Profiler {
   /// current() when it is on; otherwise null.
   static Profiler* recording();
 
-  void start();  ///< clears the events and starts recording
-  void stop();
+  void start();   ///< clears the events and starts recording
+  void stop();    ///< ends recording; events are kept
   void resume();  ///< after stop(): records again and keeps the events so far
   bool on() const { return on_; }
   std::vector<ProfileEvent> events() const;    ///< in the order in which they ended
   double seconds() const { return seconds_; }  ///< time it was recording, up to the last stop()
 
-  void add(ProfileEvent event, Clock::time_point began);
+  void add(ProfileEvent event, Clock::time_point began);  ///< one that began then and ends now
 
  private:
   mutable std::mutex mutex_;

@@ -49,7 +49,7 @@ struct Cost<&KernelTable::gemm> {
     const double written = bytes(c) * (options.beta == 0 ? 1 : 2);
     return {.flops = 2 * static_cast<double>(c.count()) * static_cast<double>(a.size(-1)),
             .bytes = bytes(a) + bytes(b) + written + bytes(options.bias) + bytes(options.pre_activation) +
-                     bytes(options.residual),
+                     bytes(options.residual) + bytes(options.row_sums),
             .dtype = a.dtype()};
   }
 };
@@ -81,8 +81,8 @@ double seen(const Tensor& q, const Tensor& k, bool causal) {
 }
 template <>
 struct Cost<&KernelTable::attention> {
-  static ProfileCost of(const Tensor& q, const Tensor& k, const Tensor& v, double, bool causal, const Tensor& first_key,
-                        const Tensor& out, const Tensor& lse) {
+  static ProfileCost of(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule&, bool causal,
+                        const Tensor& first_key, const Tensor& out, const Tensor& lse) {
     return {.flops = 4 * seen(q, k, causal),  // q k^T and p v
             .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(first_key) + bytes(out) + bytes(lse),
             .dtype = q.dtype()};
@@ -91,7 +91,7 @@ struct Cost<&KernelTable::attention> {
 template <>
 struct Cost<&KernelTable::attention_backward> {
   static ProfileCost of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, double, bool causal, const Tensor& first_key, const Tensor& dq,
+                        const Tensor& dout, const ScoreRule&, bool causal, const Tensor& first_key, const Tensor& dq,
                         const Tensor& dk, const Tensor& dv) {
     return {.flops = 10 * seen(q, k, causal),  // q k^T again, dout v^T, and the three gradients
             .bytes = bytes(q) + bytes(k) + bytes(v) + bytes(out) + bytes(lse) + bytes(dout) + bytes(first_key) +

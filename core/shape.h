@@ -27,8 +27,8 @@ class Shape {
 
   const std::int64_t* begin() const { return extents_.data(); }
   const std::int64_t* end() const { return extents_.data() + dims_; }
-  std::int64_t* begin() { return extents_.data(); }
-  std::int64_t* end() { return extents_.data() + dims_; }
+  std::int64_t* begin() { return extents_.data(); }        ///< to change extents
+  std::int64_t* end() { return extents_.data() + dims_; }  ///< to change extents
 
   bool operator==(const Shape& other) const;
   Shape without(int dim) const;                    ///< the shape with one dim removed

@@ -69,8 +69,8 @@ class Team {
       const std::size_t started = workers_.size() + 1;
       dismiss();
       fail(ExitCode::usage, "threads",
-           "{} threads: the system starts no more than {} here: {}; lower --threads, or raise "
-           "its limits on threads and memory (ulimit -u, ulimit -v)",
+           "{} threads: the system starts no more than {} here: {}; ask for fewer (set_threads(), "
+           "or --threads), or raise its limits on threads and memory (ulimit -u, ulimit -v)",
            members, started, error.code().message());
     }
   }

@@ -28,7 +28,7 @@ class Body {
   explicit Body(F& f)
       : context_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* context, int part) { (*static_cast<F*>(context))(part); }) {}
-  void operator()(int part) const { call_(context_, part); }
+  void operator()(int part) const { call_(context_, part); }  ///< body(part)
 
  private:
   void* context_;

@@ -1,5 +1,8 @@
 #include "core/tensor.h"
 
+#include <algorithm>
+
+#include "core/columns.h"
 #include "core/kernels.h"
 
 namespace trireme {
@@ -11,8 +14,13 @@ Tensor Tensor::empty_pinned(const Shape& shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::make(const Shape& shape, DType dtype, Device device, std::shared_ptr<DeviceBackend> pinned_for) {
+  constexpr std::int64_t most = std::int64_t{1} << 48;  // more than an address can tell apart: no product overflows
+  std::int64_t elements = 1;
   for (const std::int64_t extent : shape) {
     require(extent >= 0, "Tensor::empty", "extents must not be negative, got {}", shape);
+    require(extent == 0 || elements <= most / extent, "Tensor::empty",
+            "{} has more elements than memory can hold; expected a smaller shape", shape);
+    elements *= std::max<std::int64_t>(extent, 1);
   }
   Tensor result;
   const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
@@ -28,9 +36,21 @@ Tensor Tensor::make(const Shape& shape, DType dtype, Device device, std::shared_
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) { return full(shape, 0.0, dtype, device); }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  require_whole_number("Tensor::full", value, dtype);
   Tensor result = empty(shape, dtype, device);
   kernels(device).fill(result, value);
   return result;
+}
+
+void Tensor::refuse_undefined(std::string_view where) {
+  fail(
+      ExitCode::internal, where,
+      "the tensor is undefined: it was never given a value, was moved from, or is an absent gradient or bias; expected "
+      "one with elements; ask defined() first");
+}
+
+void Tensor::require_defined(std::string_view where) const {
+  if (storage_ == nullptr) refuse_undefined(where);
 }
 
 bool Tensor::contiguous() const {
@@ -43,7 +63,9 @@ bool Tensor::contiguous() const {
   return true;
 }
 
-void* Tensor::raw() const {
+void* Tensor::raw() const& {
+  if (storage_ == nullptr) [[unlikely]]
+    refuse_undefined("Tensor::data");
   require(device_ == Device::cpu, "Tensor::data",
           "the tensor {} is on {}, where the host cannot read; expected one on cpu; call to(Device::cpu), or an "
           "operation whose tensors are all on one device",
@@ -52,7 +74,8 @@ void* Tensor::raw() const {
 }
 
 void* Tensor::device_address() const {
-  require(defined(), "Tensor::data", "the tensor is undefined (was it an absent gradient or bias?)");
+  if (storage_ == nullptr) [[unlikely]]
+    refuse_undefined("Tensor::data");
   require(has_elements(), "Tensor::data",
           "the elements of this tensor {} have been released; a sharded parameter is there only inside its unit",
           shape_);
@@ -60,13 +83,15 @@ void* Tensor::device_address() const {
 }
 
 Tensor Tensor::to(Device device) const {
-  if (device == device_) return detach();
+  if (device == device_ || storage_ == nullptr) return detach();
   Tensor result = empty(shape_, dtype_, device);
   copy(*this, result);
-  return result;
+  return with_columns_of(*this, result);
 }
 
 double Tensor::item() const {
+  if (storage_ == nullptr) [[unlikely]]
+    refuse_undefined("Tensor::item");
   require(count() == 1, "Tensor::item", "expected one element, got shape {}", shape_);
   if (device_ != Device::cpu) return to(Device::cpu).item();
   return visit_any(dtype_, [&](auto tag) {
@@ -80,10 +105,23 @@ double Tensor::item() const {
 }
 
 Tensor Tensor::as_strided(const Shape& shape, const Shape& strides, std::int64_t offset) const {
+  if (storage_ == nullptr) [[unlikely]]
+    refuse_undefined("Tensor::as_strided");
   Tensor result = detach();
   result.shape_ = shape;
   result.strides_ = strides;
   result.offset_ += offset;
+  if (shape.count() == 0) return result;
+  std::int64_t first = result.offset_, last = first;  // of the elements, in the storage
+  for (int dim = 0; dim < shape.dims(); ++dim) {
+    const std::int64_t reach = (shape[dim] - 1) * strides[dim];
+    (reach < 0 ? first : last) += reach;
+  }
+  const std::int64_t held = static_cast<std::int64_t>(storage_->bytes() / size_of(dtype_));
+  require(shape.dims() == strides.dims() && first >= 0 && last < held, "as_strided",
+          "the view {} with strides {} and offset {} has elements {} to {} of a storage that holds {}; expected a view "
+          "inside the storage",
+          shape, strides, offset, first, last, held);
   return result;
 }
 
@@ -97,21 +135,32 @@ Tensor contiguous(const Tensor& x) { return x.contiguous() ? x.detach() : clone(
 
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x.detach();
+  x.require_defined("cast");
   Tensor result = Tensor::empty(x.shape(), dtype, x.device());
   copy(x, result);
-  return result;
+  return with_columns_of(x, result);
 }
 
 Tensor clone(const Tensor& x) {
+  x.require_defined("clone");
   Tensor result = Tensor::empty(x.shape(), x.dtype(), x.device());
   copy(x, result);
-  return result;
+  return with_columns_of(x, result);
 }
 
 void copy(const Tensor& from, Tensor& to) {
+  from.require_defined("copy");
+  to.require_defined("copy");
   require(from.shape() == to.shape(), "copy", "shapes differ: from {}, to {}", from.shape(), to.shape());
-  if (from.device() == to.device()) return kernels(to.device()).copy(from, to);
   if (to.count() == 0) return;
+  for (int dim = 0; dim < to.dims(); ++dim)
+    require(
+        to.size(dim) < 2 || to.strides()[dim] != 0, "copy",
+        "the target {} repeats its elements along dim {}, so that several values would go to one; expected a tensor "
+        "that was not expanded; copy into a clone of it",
+        to.shape(), dim);
+  to.mark_written();
+  if (from.device() == to.device()) return kernels(to.device()).copy(from, to);
   // Only dense bytes are moved between devices; a device's own copy kernel handles strides and dtypes.
   const auto bytes = static_cast<std::size_t>(from.bytes());
   if (to.device() == Device::cpu) {
@@ -127,6 +176,12 @@ void copy(const Tensor& from, Tensor& to) {
   } else {
     copy(from.to(Device::cpu), to);
   }
+}
+
+int checked_dim(std::string_view where, const Tensor& x, int dim) {
+  require(dim >= -x.dims() && dim < x.dims(), where, "{} has no dim {}; expected {}", x.shape(), dim,
+          x.dims() == 0 ? "a tensor with at least one dim" : fmt::format("{} to {}", -x.dims(), x.dims() - 1));
+  return dim < 0 ? dim + x.dims() : dim;
 }
 
 void require_one_device(std::string_view where, std::initializer_list<const Tensor*> tensors) {
@@ -151,9 +206,12 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
       require(inferred < 0, "reshape", "only one extent may be -1, got {}", shape);
       inferred = dim;
     } else {
+      require(shape[dim] >= 0, "reshape", "extents must not be negative, got {}; one may be -1", shape);
       known *= shape[dim];
     }
   }
+  require(inferred < 0 || known > 0, "reshape",
+          "-1 in {} could be any number beside an extent of 0; expected all extents", shape);
   if (inferred >= 0 && known > 0) resolved[inferred] = x.count() / known;
   require(resolved.count() == x.count(), "reshape", "{} has {} elements, which do not fill {}", x.shape(), x.count(),
           shape);
@@ -162,26 +220,50 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return x.as_strided(resolved, row_major_strides(resolved), 0);
 }
 
-Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
-  require(start >= 0 && length >= 0 && start + length <= x.size(dim), "slice", "[{}, {}) is outside dim {} of {}",
-          start, start + length, dim, x.shape());
+Tensor slice(const Tensor& x, int given, std::int64_t start, std::int64_t length) {
+  const int dim = checked_dim("slice", x, given);
+  const bool inside = start >= 0 && length >= 0 && start <= x.size(dim) && length <= x.size(dim) - start;
+  require(inside, "slice", "[{}, {}) is outside dim {} of {}; expected a part of [0, {})", start,
+          static_cast<std::uint64_t>(start) + static_cast<std::uint64_t>(length), dim, x.shape(), x.size(dim));
   return x.as_strided(x.shape().with(dim, length), x.strides(), start * x.strides()[dim]);
 }
 
 Tensor select(const Tensor& x, int dim, std::int64_t index) {
+  static_cast<void>(checked_dim("select", x, dim));
+  require(index >= 0 && index < x.size(dim), "select", "index {} is outside dim {} of {}; expected 0 to {}", index, dim,
+          x.shape(), x.size(dim) - 1);
   const Tensor one = slice(x, dim, index, 1);
   return one.as_strided(one.shape().without(dim), one.strides().without(dim), 0);
 }
 
-Tensor transpose(const Tensor& x, int a, int b) {
+Tensor transpose(const Tensor& x, int first, int second) {
+  const int a = checked_dim("transpose", x, first), b = checked_dim("transpose", x, second);
   Shape shape = x.shape(), strides = x.strides();
   std::swap(shape[a], shape[b]);
   std::swap(strides[a], strides[b]);
   return x.as_strided(shape, strides, 0);
 }
 
+Tensor permute(const Tensor& x, std::span<const int> dims) {
+  require(static_cast<int>(dims.size()) == x.dims(), "permute",
+          "{} dims for a tensor {}; expected each of its dims once", dims.size(), x.shape());
+  Shape shape = x.shape(), strides = x.strides();
+  unsigned seen = 0;
+  for (int i = 0; i < x.dims(); ++i) {
+    const int dim = checked_dim("permute", x, dims[static_cast<std::size_t>(i)]);
+    require((seen >> dim & 1U) == 0, "permute", "dim {} of {} is named twice; expected each dim once", dim, x.shape());
+    seen |= 1U << dim;
+    shape[i] = x.size(dim);
+    strides[i] = x.strides()[dim];
+  }
+  return x.as_strided(shape, strides, 0);
+}
+
 Tensor expand(const Tensor& x, const Shape& shape) {
   require(shape.dims() >= x.dims(), "expand", "{} has more dims than {}", x.shape(), shape);
+  for (const std::int64_t extent : shape)
+    require(extent >= 0, "expand", "extents must not be negative, got {} for {}; give a dim that stays its own extent",
+            shape, x.shape());
   Shape strides = shape;
   for (int i = 1; i <= shape.dims(); ++i) {
     const bool present = i <= x.dims();

@@ -8,8 +8,10 @@
 
 namespace trireme {
 
-/// The factor that brings `norm` down to `max_norm`; 1 when it is below, or when max_norm is 0 (clipping off).
+/// The factor that brings `norm` down to `max_norm`; 1 when it is below, or when max_norm is 0 (clipping off). NaN,
+/// which an optimizer refuses, if `norm` is not finite.
 constexpr double clip_factor(double norm, double max_norm) {
+  if (!(norm < std::numeric_limits<double>::infinity())) return std::numeric_limits<double>::quiet_NaN();
   return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0;
 }
 

@@ -65,7 +65,7 @@ constexpr auto attentions = std::to_array<std::string_view>({
 });
 Selection gemm_selection("gemm", gemms), attention_selection("attention", attentions);
 
-// ---- the device ------------------------------------------------------------------------------------------------------
+// ---- the device -----------------------------------------------------------------------------------------------------
 
 /// Code for sm_90a runs only on 9.0; code for sm_80 on all later devices too.
 bool device_runs(int major) {
@@ -82,7 +82,7 @@ int device_major() {
 #endif
 }
 
-// ---- products --------------------------------------------------------------------------------------------------------
+// ---- products -------------------------------------------------------------------------------------------------------
 
 template <class Call>
 std::string takes_all(const Call&) {
@@ -101,7 +101,12 @@ std::string tma_problem(const char* name, const void* data, std::int64_t pitch, 
 }
 
 template <class T, class Out>
+std::string sm80_problem(const Gemm<T, Out>& p) {
+  return p.row_sums == nullptr ? "" : "row sums, which it does not give";
+}
+template <class T, class Out>
 std::string sm90_problem(const Gemm<T, Out>& p) {
+  if (const char* const problem = row_sums_problem(p)) return problem;
   if (p.k < 1) return fmt::format("k is {}; it needs at least 1", p.k);
   const std::string of_a = tma_problem("a", p.a, p.a_pitch, p.a_stride);
   return of_a.empty() ? tma_problem("b", p.b, p.b_pitch, p.b_stride) : of_a;
@@ -118,7 +123,7 @@ constexpr auto products = std::to_array<Implementation<Gemm<T, Out>>>({
        return static_cast<float*>(partials.device_address());
      });
    }},
-      {"sm80", 8, &takes_all<Gemm<T, Out>>, &gemm_sm80<T, Out>},
+      {"sm80", 8, &sm80_problem<T, Out>, &gemm_sm80<T, Out>},
 #if defined(TRIREME_HAS_CUBLASLT)
       {"cublaslt", 8, &cublaslt_cannot<T, Out>, &gemm_cublaslt<T, Out>, true},
 #endif
@@ -139,7 +144,7 @@ constexpr auto grouped_products = std::to_array<Implementation<GroupedGemm<T, Ou
       [](const GroupedGemm<T, Out>& p, Stream stream) { grouped_gemm_sm90(p, stream); }},
      {"sm80", 8, &takes_all<GroupedGemm<T, Out>>, &grouped_gemm_sm80<T, Out>}});
 
-// ---- attention -------------------------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------------------------------------
 
 template <class T>
 std::string sm80_problem(const AttentionForward<T>& p) {
@@ -190,7 +195,7 @@ constexpr auto backwards = std::to_array<Implementation<AttentionBackward<T>>>({
 #endif
 });
 
-// ---- the choice ------------------------------------------------------------------------------------------------------
+// ---- the choice -----------------------------------------------------------------------------------------------------
 
 template <class T, class Out>
 std::span<const Implementation<Gemm<T, Out>>> rows_of(const Gemm<T, Out>*) {

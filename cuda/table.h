@@ -1,4 +1,4 @@
-// The kernel table of Device::cuda: core/kernels.h on the kernels of cuda/kernels.
+// The kernel table of Device::cuda: the functions of core/kernels.h, by the kernels of cuda/kernels.
 // Read next: cuda/table.cpp.
 #pragma once
 

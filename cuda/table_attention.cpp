@@ -66,10 +66,11 @@ void deliver(const Tensor& made, Tensor& to) {
   if (!made.shares_storage_with(to)) cuda::copy(view::slice(made, 3, 0, to.size(3)), to);
 }
 
-void check(const char* entry, const Tensor& q, const Tensor& k, const Tensor& v) {
+void check(const char* entry, const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule) {
   require_one_device(entry, {&q, &k, &v});
   if (q.size(3) > kMostHeadDims)
     no_kernel(entry, "head dims of {}: a head's row must fit a block's registers, up to {}", q.size(3), kMostHeadDims);
+  if (rule.softcap != 0) no_kernel(entry, "a softcap of scores, {}; the kernels have none", rule.softcap);
 }
 
 template <class T>
@@ -112,25 +113,25 @@ void run(const AttentionBackward<T>& call) {
 
 }  // namespace
 
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
-               Tensor& out, Tensor& lse) {
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule, bool causal,
+               const Tensor& first_key, Tensor& out, Tensor& lse) {
   constexpr const char* entry = __func__;
-  check(entry, q, k, v);
+  check(entry, q, k, v, rule);
   const MemoryScope scope(MemoryCategory::workspace);
   const Layout layout(q);
   const Tensor made = output(out, layout);
   visit_training(entry, q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run(forward_call<T>(entry, input(q, layout), inputs(k, v, layout), scale, causal, first_key, made, lse));
+    run(forward_call<T>(entry, input(q, layout), inputs(k, v, layout), rule.scale, causal, first_key, made, lse));
   });
   deliver(made, out);
 }
 
 void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq, Tensor& dk,
-                        Tensor& dv) {
+                        const Tensor& dout, const ScoreRule& rule, bool causal, const Tensor& first_key, Tensor& dq,
+                        Tensor& dk, Tensor& dv) {
   constexpr const char* entry = __func__;
-  check(entry, q, k, v);
+  check(entry, q, k, v, rule);
   const MemoryScope scope(MemoryCategory::workspace);
   const Layout layout(q);
   const Tensor dout_in = input(dout, layout), made_q = output(dq, layout);
@@ -143,7 +144,7 @@ void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const
     // Inputs stay in scope until the launches are queued; afterwards their memory may be reused.
     const Tensor q_in = input(q, layout), out_in = input(out, layout);
     const Pair kv = inputs(k, v, layout);
-    run(AttentionBackward<T>{.forward = forward_call<T>(entry, q_in, kv, scale, causal, first_key, out_in, lse),
+    run(AttentionBackward<T>{.forward = forward_call<T>(entry, q_in, kv, rule.scale, causal, first_key, out_in, lse),
                              .dout = address<T>(entry, dout_in),
                              .dout_pitch = token_pitch(dout_in),
                              .dlse = nullptr,

@@ -2,6 +2,7 @@
 // Read next: cuda/table_rows.cpp.
 #include "cuda/kernels/dropout.h"
 #include "cuda/kernels/elementwise.h"
+#include "cuda/kernels/round_at_random.h"
 #include "cuda/table_arguments.h"
 
 namespace trireme::cuda {
@@ -28,6 +29,15 @@ void binary(Binary op, const Tensor& a, const Tensor& b, Tensor& y) {
     using T = typename decltype(tag)::type;
     binary<T>(op, address<T>(entry, a), address<T>(entry, b), dense<T>(entry, y),
               strided<2>(y.shape(), {a.strides(), b.strides()}), stream());
+  });
+}
+
+void where(const Tensor& mask, const Tensor& a, const Tensor& b, Tensor& y) {
+  constexpr const char* entry = __func__;
+  visit_floating(y.dtype(), entry, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    where<T>(address<T>(entry, mask), address<T>(entry, a), address<T>(entry, b), dense<T>(entry, y),
+             strided<3>(y.shape(), {mask.strides(), a.strides(), b.strides()}), stream());
   });
 }
 
@@ -59,6 +69,12 @@ void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream
     using T = typename decltype(tag)::type;
     dropout<T>(dense<T>(entry, x), dense<T>(entry, y), p, seed, stream_id, place, stream());
   });
+}
+
+void round_at_random(const Tensor& x, std::uint64_t seed, std::uint64_t stream_id, const Rectangle& where, Tensor& y) {
+  constexpr const char* entry = __func__;
+  const DropoutPlace place = dropout_place(y.shape(), where.global, where.start);
+  round_at_random(dense<float>(entry, x), dense<bf16>(entry, y), seed, stream_id, place, stream());
 }
 
 void swiglu(const Tensor& x, Tensor& y) {

@@ -1,5 +1,5 @@
-// Optimizer steps of the kernel table, by optimizer.cu, sgd.cu and update_scale.cu of cuda/kernels. A launch serves many
-// parameters, whose 16-bit copies, if any, have one dtype, as in a model.
+// Optimizer steps of the kernel table, by optimizer.cu, sgd.cu and update_scale.cu of cuda/kernels. A launch serves
+// many parameters, whose 16-bit copies, if any, have one dtype, as in a model.
 #include <cmath>
 #include <vector>
 
@@ -66,12 +66,16 @@ void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
   constexpr const char* entry = __func__;
   const SgdSettings settings = {.lr = static_cast<float>(options.lr),
                                 .momentum = static_cast<float>(options.momentum),
-                                .scale = static_cast<float>(options.gradient_scale)};
+                                .scale = static_cast<float>(options.gradient_scale),
+                                .rule = options.rule,
+                                .blend = static_cast<float>(options.blend)};
   const auto* const scale = dense<float>(entry, options.scale_there);
   for_each_low(entry, updates, [&](auto tag, const std::vector<const SgdUpdate*>& chosen) {
     using Low = typename decltype(tag)::type;
     std::vector<SgdTensor<Low>> tensors;
     for (const SgdUpdate* update : chosen) {
+      require(update->momentum.defined() || options.rule == SgdRule::momentum, entry,
+              "an update by Nesterov's or Lion's rule has no momentum; expected a tensor of the weight's shape");
       tensors.push_back({.gradient = dense<float>(entry, update->gradient),
                          .weight = dense<float>(entry, update->weight),
                          .velocity = dense<float>(entry, update->momentum),

@@ -1,7 +1,8 @@
 // Matrix products of the kernel table: what core/kernels.h allows, as launches of what cuda/kernels/gemm.h and
 // gemm_f32.h take. Leading dims with a common step become the batch of a launch; others take one launch each. If the
 // rows of a and c continue evenly and b stays the same, as in a layer, all becomes one taller product. If both operands
-// are transposed, one of them is first copied to a workspace.
+// are transposed, one of them is first copied to a workspace. Row sums come from the product where its kernel gives
+// them, and otherwise from reduce.
 // Read next: cuda/implementations.h, which chooses the kernel.
 #include <algorithm>
 #include <optional>
@@ -158,26 +159,38 @@ std::optional<Activation> activation_of(Unary op) {
   return std::nullopt;
 }
 
-/// c = alpha a b + bias (+ c if beta = 1) and the rest of the epilogue: what the 16-bit kernels do in one
-/// pass.
+/// c = alpha a b + bias (+ c if beta = 1), the rest of the epilogue and the row sums: what the 16-bit kernels do in one
+/// pass. It is the first product of a batch, with the batch of 1.
 template <class T, class Out>
-void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
-  const Plan plan(a, b, c);
+Gemm<T, Out> first_product(const Plan& plan, const Tensor& a, const Tensor& b, const Tensor& c,
+                           const GemmOptions& options) {
   auto p = plan.product<Gemm<T, Out>>();
+  p.a = address<T>(kEntry, a);
+  p.b = address<T>(kEntry, b);
+  p.c = address<Out>(kEntry, c);
   p.epilogue.alpha = static_cast<float>(options.alpha);
   p.epilogue.bias = dense<T>(kEntry, options.bias);
   p.epilogue.accumulate = options.beta == 1;
   if (options.activation) p.epilogue.activation = activation_of(*options.activation).value();
   p.epilogue.derivative = options.derivative;
-  T* const before = dense<T>(kEntry, options.pre_activation);
-  const T* const residual = dense<T>(kEntry, options.residual);
+  p.epilogue.pre_activation = dense<T>(kEntry, options.pre_activation);
+  p.epilogue.residual = dense<T>(kEntry, options.residual);
+  p.row_sums = dense<float>(kEntry, options.row_sums);
+  return p;
+}
+
+template <class T, class Out>
+void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
+  const Plan plan(a, b, c);
+  const Gemm<T, Out> first = first_product<T, Out>(plan, a, b, c, options);
   plan.for_each_batch([&](int count, std::int64_t a_at, std::int64_t b_at, std::int64_t c_at) {
+    Gemm<T, Out> p = first;
     p.batch = count;
-    p.a = address<T>(kEntry, a) + a_at;
-    p.b = address<T>(kEntry, b) + b_at;
-    p.c = address<Out>(kEntry, c) + c_at;
-    p.epilogue.pre_activation = before == nullptr ? nullptr : before + c_at;
-    p.epilogue.residual = residual == nullptr ? nullptr : residual + c_at;
+    p.a += a_at;
+    p.b += b_at;
+    p.c += c_at;
+    if (p.epilogue.pre_activation != nullptr) p.epilogue.pre_activation += c_at;
+    if (p.epilogue.residual != nullptr) p.epilogue.residual += c_at;
     implementation_for(p).run(p, stream());
   });
 }
@@ -186,16 +199,20 @@ void multiply(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& op
 template <class T>
 bool takes_epilogue(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
   if (options.activation && !activation_of(*options.activation)) return false;
-  auto p = Plan(a, b, c).template product<Gemm<T, T>>();
-  p.a = address<T>(kEntry, a);
-  p.b = address<T>(kEntry, b);
-  p.c = address<T>(kEntry, c);
-  p.epilogue.bias = dense<T>(kEntry, options.bias);
-  if (options.activation) p.epilogue.activation = *activation_of(*options.activation);
-  p.epilogue.derivative = options.derivative;
-  p.epilogue.pre_activation = dense<T>(kEntry, options.pre_activation);
-  p.epilogue.residual = dense<T>(kEntry, options.residual);
-  return implementation_taking(p) != nullptr;
+  return implementation_taking(first_product<T, T>(Plan(a, b, c), a, b, c, options)) != nullptr;
+}
+
+/// True if the selected implementation gives row sums with this product.
+bool gives_row_sums(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
+  if (has_epilogue(options) || (options.beta != 0 && options.beta != 1) || c.count() == 0) return false;
+  if (size_of(a.dtype()) != 2 || c.dtype() != DType::f32 || Operand(b).transposed) return false;
+  bool gives = false;
+  visit_training(kEntry, a.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, float>)
+      gives = implementation_taking(first_product<T, float>(Plan(a, b, c), a, b, c, options)) != nullptr;
+  });
+  return gives;
 }
 
 /// c = sum + beta c in f32, with one rounding; sum is dense f32.
@@ -211,6 +228,9 @@ void add_to(Tensor& sum, double beta, Tensor& c) {
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   require_one_device(kEntry, {&c, &a, &b});
   if (has_epilogue(options)) check_epilogue(a, c, options);
+  check_row_sums(a, options);
+  if (options.row_sums.defined() && !gives_row_sums(a, b, c, options))
+    return gemm(a, b, c, row_sums_apart(kernel_table(), a, options));
   if (c.count() == 0) return;
   const MemoryScope scope(MemoryCategory::workspace);
   if (Operand(a).transposed && Operand(b).transposed)

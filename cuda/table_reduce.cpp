@@ -1,7 +1,8 @@
-// Reductions of the kernel table, by cuda/kernels/reduce.cu.
+// Reductions of the kernel table, by cuda/kernels/reduce.cu and cumsum.cu.
 #include <algorithm>
 #include <vector>
 
+#include "cuda/kernels/cumsum.h"
 #include "cuda/kernels/reduce.h"
 #include "cuda/table_arguments.h"
 
@@ -20,6 +21,14 @@ void reduce(Reduction op, const Tensor& x, Tensor& y) {
     };
     if (y.dtype() == dtype_of<A>) return reduce_into(dense<A>(entry, y));
     reduce_into(dense<T>(entry, y));
+  });
+}
+
+void cumsum(const Tensor& x, bool reverse, Tensor& y) {
+  constexpr const char* entry = __func__;
+  visit_training(entry, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    cumsum<T>(dense<T>(entry, x), dense<T>(entry, y), x.size(0), x.size(1), x.size(2), reverse, stream());
   });
 }
 

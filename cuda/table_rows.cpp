@@ -1,8 +1,9 @@
-// Entries of the kernel table that work on rows and heads: softmax, the largest of a row, embeddings, rotary
-// positions, and joined attention. Their kernels: softmax.cu, top_k.cu, embedding.cu, rope.cu and attention_merge.cu of
-// cuda/kernels.
+// Entries of the kernel table that work on rows and heads: softmax, the largest of a row, embeddings, elements by an
+// index, rotary positions, and joined attention. Their kernels: softmax.cu, top_k.cu, embedding.cu, gather.cu, rope.cu
+// and attention_merge.cu of cuda/kernels.
 #include "cuda/kernels/attention_merge.h"
 #include "cuda/kernels/embedding.h"
+#include "cuda/kernels/gather.h"
 #include "cuda/kernels/rope.h"
 #include "cuda/kernels/softmax.h"
 #include "cuda/kernels/top_k.h"
@@ -52,21 +53,51 @@ void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first,
   });
 }
 
-void rope(const Tensor& x, const Tensor& positions, double base, bool inverse, Tensor& y) {
+namespace {
+IndexedDim indexed(const Tensor& x, int dim, const Tensor& index) {
+  return {strided<1>(index.shape(), {x.strides().with(dim, 0)}), x.strides()[dim], x.size(dim)};
+}
+}  // namespace
+
+void gather(const Tensor& x, int dim, const Tensor& index, Tensor& y) {
   constexpr const char* entry = __func__;
-  const Tensor table = workspace({2, x.size(1), x.size(3) / 2}, DType::f32);  // [2, T, Dh/2]
+  visit_training(entry, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    gather<T>(address<T>(entry, x), dense<std::int32_t>(entry, index), dense<T>(entry, y), indexed(x, dim, index),
+              stream());
+  });
+}
+
+void scatter_add(const Tensor& x, int dim, const Tensor& index, Tensor& y) {
+  constexpr const char* entry = __func__;
+  const Tensor places = workspace({size(entry, x.count())}, DType::i32);
+  const std::int64_t here = size(entry, y.count());
+  index_places(dense<std::int32_t>(entry, index), dense<std::int32_t>(entry, places), indexed(y, dim, index), stream());
+  visit_training(entry, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    embedding_backward<T>(dense<T>(entry, x), dense<std::int32_t>(entry, places), 0, x.count(), here, 1,
+                          dense<float>(entry, y), stream());
+  });
+}
+
+void rope(const Tensor& x, const Tensor& positions, const RopeOptions& options, bool inverse, Tensor& y) {
+  constexpr const char* entry = __func__;
+  const Tensor table = workspace({2, positions.count(), x.size(3) / 2}, DType::f32);  // [2, T or B T, Dh/2]
   visit_training(entry, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     rope<T>({.batch = x.size(0),
              .tokens = x.size(1),
              .heads = x.size(2),
              .head_dim = x.size(3),
-             .base = base,
+             .base = options.base,
              .inverse = inverse,
              .x = dense<T>(entry, x),
              .positions = dense<std::int32_t>(entry, positions),
              .table = dense<float>(entry, table),
-             .y = dense<T>(entry, y)},
+             .y = dense<T>(entry, y),
+             .position_count = positions.count(),
+             .frequencies = options.frequencies.defined() ? dense<double>(entry, options.frequencies) : nullptr,
+             .interleaved = options.interleaved},
             stream());
   });
 }

@@ -18,7 +18,7 @@ struct Batch {
 
   /// Throws ExitCode::internal, listing the batch's tensors, if `name` is not one of them.
   const Tensor& operator[](std::string_view name) const;
-  bool has(std::string_view name) const { return tensors.contains(name); }
+  bool has(std::string_view name) const { return tensors.contains(name); }  ///< whether there is a tensor `name`
 };
 
 /// What a language model trains on. `inputs` [B, T] i32; `targets` [B, T] i32: the token after each input, -1 where the

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <queue>
+#include <unordered_map>
 
 #include "core/error.h"
+#include "data/bpe_split.h"
 
 namespace trireme {
 
@@ -23,9 +25,7 @@ struct Word {
 /// The distinct words and how often each occurs, in byte order, so that hashing does not affect the result.
 std::vector<Word> count_words(std::span<const std::string_view> texts) {
   std::unordered_map<std::string_view, std::int64_t> counts;  // keys point into the texts
-  const BpeSplitter splitter;
-  for (const std::string_view text : texts)
-    splitter.for_each_word(text, [&](std::string_view word) { ++counts[word]; });
+  for (const std::string_view text : texts) for_each_bpe_word(text, [&](std::string_view word) { ++counts[word]; });
   std::vector<std::pair<std::string_view, std::int64_t>> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end());
   std::vector<Word> words;

@@ -43,8 +43,19 @@ CharTokenizer CharTokenizer::from_texts(std::span<const std::string_view> texts)
   return CharTokenizer(std::move(characters));
 }
 
+std::optional<std::size_t> CharTokenizer::safe_cut(std::string_view text, std::size_t at) const {
+  const auto is_inside = [&] { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; };
+  while (at < text.size() && is_inside()) ++at;
+  return at < text.size() ? std::optional(at) : std::nullopt;
+}
+
 void CharTokenizer::append_ids(std::string_view text, std::vector<std::int32_t>& ids) const {
-  for (std::size_t at = 0; at < text.size();) {
+  append_part(text, 0, text.size(), ids);
+}
+
+void CharTokenizer::append_part(std::string_view text, std::size_t begin, std::size_t end,
+                                std::vector<std::int32_t>& ids) const {
+  for (std::size_t at = begin; at < end;) {
     const auto character = decode_utf8(text, at);
     if (!character) fail_not_utf8(text, at);
     const std::int32_t id = character->value < ids_.size() ? ids_[character->value] : -1;

@@ -7,6 +7,7 @@
 
 namespace trireme {
 
+/// One token per character of the text it was made from.
 class CharTokenizer : public Tokenizer {
  public:
   /// `characters`: increasing, each a Unicode scalar value, at least one.
@@ -17,10 +18,13 @@ class CharTokenizer : public Tokenizer {
   std::string_view name() const override { return "char"; }
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(characters_.size()); }
   void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::optional<std::size_t> safe_cut(std::string_view text, std::size_t at) const override;
   std::string to_json() const override;
 
  protected:
   void append_bytes(std::int32_t id, std::string& text) const override;
+  void append_part(std::string_view text, std::size_t begin, std::size_t end,
+                   std::vector<std::int32_t>& ids) const override;
 
  private:
   std::vector<char32_t> characters_;  // by id

@@ -1,11 +1,14 @@
 // Loading and splitting a corpus.
 #include "data/corpus.h"
 
-#include <array>
+#include <bit>
 #include <cmath>
+#include <new>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "data/bin_tokens.h"
+#include "data/mixture.h"
 #include "data/text_files.h"
 #include "data/token_shard.h"
 
@@ -14,7 +17,7 @@ namespace trireme {
 namespace {
 
 struct Loaded {
-  std::shared_ptr<const TokenSource> tokens;
+  std::shared_ptr<const TokenSource> tokens, validation;  // validation: null unless it has files of its own
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 
@@ -24,7 +27,7 @@ Loaded load_text(const CorpusOptions& options, std::shared_ptr<const Tokenizer> 
   if (!tokenizer) tokenizer = files.make_tokenizer(options.tokenizer.value_or("char"));
   TokenBuffer buffer(tokenizer->vocab_size());
   files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) { buffer.append(ids); });
-  return {in_memory(std::move(buffer)), std::move(tokenizer)};
+  return {in_memory(std::move(buffer)), nullptr, std::move(tokenizer)};
 }
 
 /// Shards come with their tokenizer. A tokenizer that is asked for as well must be equal to it.
@@ -46,7 +49,38 @@ Loaded load_shards(const CorpusOptions& options, const std::shared_ptr<const Tok
          wanted->vocab_size(),
          given ? "make shards with this one, or give the text itself"
                : "leave --tokenizer out, or make the shards again");
-  return {std::move(set.tokens), std::move(set.tokenizer)};
+  return {std::move(set.tokens), nullptr, std::move(set.tokenizer)};
+}
+
+/// Files of other programs do not hold their tokenizer: it may stand beside them, or be asked for.
+Loaded load_bins(const CorpusOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+  const std::filesystem::path folder =
+      std::filesystem::is_directory(options.path) ? options.path : options.path.parent_path();
+  const std::filesystem::path beside = folder / shard_tokenizer_name;
+  if (!tokenizer && options.tokenizer && *options.tokenizer != "char")
+    tokenizer = make_tokenizer(*options.tokenizer, {});
+  if (!tokenizer && std::filesystem::exists(beside)) tokenizer = load_tokenizer(beside);
+  if (!tokenizer)
+    fail(ExitCode::usage, "data",
+         "{} holds tokens of another program, and there is no {} beside it; expected the tokenizer that they were made "
+         "with; give --tokenizer bpe:PATH, sentencepiece:PATH, tiktoken:NAME:PATH or byte",
+         options.path.string(), shard_tokenizer_name);
+  BinTokens bins = open_bins(options.path, tokenizer->vocab_size());
+  return {std::move(bins.train), std::move(bins.validation), std::move(tokenizer)};
+}
+
+/// `tokenizer` is null unless the caller brought one.
+Loaded load_source(const CorpusOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  switch (token_format(options.path)) {
+    case TokenFormat::trireme:
+      return load_shards(options, tokenizer);
+    case TokenFormat::nanogpt:
+    case TokenFormat::llmc:
+      return load_bins(options, tokenizer);
+    case TokenFormat::none:
+      break;
+  }
+  return load_text(options, tokenizer);
 }
 
 void check_options(const CorpusOptions& options) {
@@ -62,39 +96,119 @@ void check_options(const CorpusOptions& options) {
 void check_part(const char* part, std::int64_t count, std::int64_t total, const CorpusOptions& options) {
   if (count > options.context) return;
   fail(ExitCode::data, "data",
-       "{} is too short: {} tokens, of which the {} part gets {} (--val-fraction {}); expected at least {}, one window "
-       "of "
-       "--context {} and its next token; use more text, a smaller --context or another --val-fraction",
+       "{} is too short: {} tokens, of which the {} part gets {} (--val-fraction {}); expected at least {}, one "
+       "window of --context {} and its next token; use more text, a smaller --context or another --val-fraction",
        options.path.string(), total, part, count, options.val_fraction, options.context + 1, options.context);
 }
 
 Corpus split(const CorpusOptions& options, Loaded loaded) {
   const TokenRange all(loaded.tokens);
-  const auto train =
+  std::int64_t train =
       static_cast<std::int64_t>(std::floor(static_cast<double>(all.count()) * (1.0 - options.val_fraction)));
+  if (loaded.validation) train = all.count();
   check_part("training", train, all.count(), options);
-  if (options.val_fraction > 0) check_part("validation", all.count() - train, all.count(), options);
   Corpus corpus;
   corpus.train = all.part(0, train);
   corpus.validation = all.part(train, all.count() - train);
-  const std::array<std::uint64_t, 2> parts = {loaded.tokenizer->hash(), hash_tokens(*loaded.tokens)};
+  if (loaded.validation && options.val_fraction > 0) corpus.validation = TokenRange(loaded.validation);
+  if (options.val_fraction > 0)
+    check_part("validation", corpus.validation.count(), train + corpus.validation.count(), options);
+  std::vector<std::uint64_t> parts = {loaded.tokenizer->hash(), hash_tokens(*loaded.tokens)};
+  if (loaded.validation) parts.push_back(hash_tokens(*loaded.validation));
   corpus.hash = hash_bytes(std::as_bytes(std::span(parts)));
   corpus.tokenizer = std::move(loaded.tokenizer);
+  corpus.parts = {{options.path.string(), 1.0, corpus.train}};
   return corpus;
+}
+
+/// A range as a source, to be joined with others.
+class RangeSource : public TokenSource {
+ public:
+  explicit RangeSource(TokenRange range) : range_(std::move(range)) {}
+  std::int64_t count() const override { return range_.count(); }
+  void read(std::int64_t first, std::span<std::int32_t> out) const override { range_.read(first, out); }
+
+ private:
+  TokenRange range_;
+};
+
+TokenRange joined_ranges(const std::vector<TokenRange>& ranges) {
+  std::vector<std::shared_ptr<const TokenSource>> sources;
+  for (const TokenRange& range : ranges)
+    if (range.count() > 0) sources.push_back(std::make_shared<RangeSource>(range));
+  return sources.empty() ? TokenRange() : TokenRange(joined(std::move(sources)));
+}
+
+/// The tokenizer of all sources: that of the first which holds tokens, or the one asked for, which for characters has
+/// those of all texts.
+std::shared_ptr<const Tokenizer> common_tokenizer(const CorpusOptions& options, const std::vector<MixturePart>& parts) {
+  CorpusOptions one = options;
+  for (const MixturePart& part : parts) {
+    one.path = part.path;
+    if (token_format(part.path) != TokenFormat::none) return load_source(one, nullptr).tokenizer;
+  }
+  const std::string kind = options.tokenizer.value_or("char");
+  if (kind != "char") return make_tokenizer(kind, {});
+  std::vector<TextFiles> files;
+  std::vector<std::string_view> texts;
+  for (const MixturePart& part : parts) {
+    files.emplace_back(part.path);
+    static_cast<void>(files.back().make_tokenizer(kind));  // names the file that is not UTF-8
+    for (const std::string_view text : files.back().texts()) texts.push_back(text);
+  }
+  return make_tokenizer(kind, texts);
+}
+
+Corpus load_mixture(const CorpusOptions& options, const std::vector<MixturePart>& parts,
+                    std::shared_ptr<const Tokenizer> tokenizer) {
+  if (!tokenizer) tokenizer = common_tokenizer(options, parts);
+  Corpus corpus;
+  std::vector<TokenRange> train, validation;
+  std::vector<std::uint64_t> hashes;
+  for (const MixturePart& part : parts) {
+    CorpusOptions one = options;
+    one.path = part.path;
+    one.tokenizer.reset();
+    const Corpus loaded = split(one, load_source(one, tokenizer));
+    train.push_back(loaded.train);
+    validation.push_back(loaded.validation);
+    corpus.parts.push_back({part.path, part.weight, loaded.train});
+    hashes.push_back(loaded.hash);
+    hashes.push_back(std::bit_cast<std::uint64_t>(part.weight));
+  }
+  corpus.train = joined_ranges(train);
+  corpus.validation = joined_ranges(validation);
+  corpus.hash = hash_bytes(std::as_bytes(std::span(hashes)));
+  corpus.tokenizer = std::move(tokenizer);
+  return corpus;
+}
+
+Corpus load(const CorpusOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  const std::vector<MixturePart> parts = parse_mixture(options.path.string());
+  if (parts.size() > 1) return load_mixture(options, parts, tokenizer);
+  CorpusOptions one = options;
+  one.path = parts.front().path;
+  return split(one, load_source(one, tokenizer));
 }
 
 }  // namespace
 
 Corpus load_corpus(const CorpusOptions& options) {
   check_options(options);
-  return split(options, is_shard_set(options.path) ? load_shards(options, nullptr) : load_text(options, nullptr));
+  try {
+    return load(options, nullptr);
+  } catch (const std::bad_alloc&) {
+    fail(ExitCode::retryable, "data",
+         "there is no memory for the tokens of {}; give a smaller text, or token shards, which stay on disk: "
+         "prepare_data makes them in constant memory",
+         options.path.string());
+  }
 }
 
-Corpus load_corpus(const CorpusOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+Corpus load_corpus(const CorpusOptions& options, const std::shared_ptr<const Tokenizer>& tokenizer) {
   check_options(options);
   require(tokenizer != nullptr && !options.tokenizer, "load_corpus", "expected one tokenizer, not an option as well");
-  return split(options,
-               is_shard_set(options.path) ? load_shards(options, tokenizer) : load_text(options, std::move(tokenizer)));
+  return load(options, tokenizer);
 }
 
 }  // namespace trireme

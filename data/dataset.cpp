@@ -1,39 +1,18 @@
 #include "data/dataset.h"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "data/shuffle.h"
 
 namespace trireme {
-namespace {
-
-/// The number at place `place` in a random order of 0 .. count - 1. A Feistel network permutes the numbers of an even
-/// number of bits; it is applied again while its result is not below count (Black and Rogaway 2002, "Ciphers with
-/// Arbitrary Finite Domains").
-std::uint64_t shuffled(std::uint64_t place, std::uint64_t count, std::uint64_t seed, std::uint64_t epoch) {
-  constexpr unsigned rounds = 4;
-  const unsigned half = std::max(1U, (static_cast<unsigned>(std::bit_width(count - 1)) + 1) / 2);
-  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
-  do {
-    std::uint64_t left = place >> half, right = place & mask;
-    for (unsigned round = 0; round < rounds; ++round) {
-      const std::uint64_t word = random_word(seed, stream_of("dataset"), (epoch * rounds + round) << 32 | right);
-      left = std::exchange(right, left ^ (word & mask));
-    }
-    place = left << half | right;
-  } while (place >= count);
-  return place;
-}
-
-}  // namespace
-
-Dataset::Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64_t seed)
-    : tensors_(std::move(tensors)), seed_(seed) {
+Dataset::Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64_t seed, bool shuffle)
+    : tensors_(std::move(tensors)), seed_(seed), shuffle_(shuffle) {
   for (auto& [name, tensor] : tensors_) {
+    if (!tensor.defined() || tensor.dims() == 0)
+      fail(ExitCode::data, "dataset", "'{}' is {}; expected rows: a tensor with at least one dim", name,
+           tensor.defined() ? "a single number" : "undefined");
     tensor = contiguous(tensor);  // make_batch copies rows as bytes
     if (rows_ == 0) rows_ = tensor.size(0);
     if (tensor.size(0) != rows_ || rows_ == 0)
@@ -45,8 +24,7 @@ Dataset::Dataset(std::map<std::string, Tensor, std::less<>> tensors, std::uint64
 
 std::int64_t Dataset::row(std::int64_t sample) const {
   require(sample >= 0, "dataset", "sample {} does not exist", sample);
-  const auto s = static_cast<std::uint64_t>(sample), count = static_cast<std::uint64_t>(rows_);
-  return static_cast<std::int64_t>(shuffled(s % count, count, seed_, s / count));
+  return row_of_sample(sample, rows_, seed_, shuffle_);
 }
 
 Batch Dataset::make_batch(std::int64_t first, std::int64_t count) const {

@@ -2,11 +2,31 @@
 #include "data/eval_windows.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
 
 namespace trireme {
+
+Batch window_batch(const TokenRange& tokens, std::int64_t context, const std::vector<Window>& windows,
+                   std::int64_t first, std::int64_t count) {
+  const Tensor inputs = Tensor::full({count, context}, 0, DType::i32);    // [B, T]
+  const Tensor targets = Tensor::full({count, context}, -1, DType::i32);  // [B, T]
+  std::vector<std::int32_t> read;
+  std::int64_t row = 0;
+  for (const Window& window : windows) {
+    const std::int64_t length = std::min(context, tokens.count() - 1 - window.begin);
+    read.resize(static_cast<std::size_t>(length) + 1);
+    tokens.read(window.begin, read);
+    std::copy_n(read.begin(), length, inputs.data<std::int32_t>() + row);
+    std::copy(read.begin() + 1 + window.counted, read.end(), targets.data<std::int32_t>() + row + window.counted);
+    row += context;
+  }
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), first);
+  return token_batch(inputs, targets, std::move(ids));
+}
 
 EvalWindows::EvalWindows(TokenRange tokens, std::int64_t context, std::int64_t windows, bool spaced)
     : tokens_(std::move(tokens)), context_(context), windows_(windows), spaced_(spaced) {
@@ -52,20 +72,9 @@ std::int64_t EvalWindows::start(std::int64_t window) const {
 
 Batch EvalWindows::make_batch(std::int64_t first, std::int64_t count) const {
   require(first >= 0 && count >= 1, "evaluation", "{} windows from {} on; expected at least 1", count, first);
-  const Tensor inputs = Tensor::full({count, context_}, 0, DType::i32);    // [B, T]
-  const Tensor targets = Tensor::full({count, context_}, -1, DType::i32);  // [B, T]
-  std::vector<std::int64_t> ids;
-  std::vector<std::int32_t> window;
-  for (std::int64_t row = 0; row < count; ++row) {
-    ids.push_back(first + row);
-    if (first + row >= windows_) continue;
-    const std::int64_t begin = start(first + row), length = std::min(context_, tokens_.count() - 1 - begin);
-    window.resize(static_cast<std::size_t>(length) + 1);
-    tokens_.read(begin, window);
-    std::copy_n(window.begin(), length, inputs.data<std::int32_t>() + row * context_);
-    std::copy_n(window.begin() + 1, length, targets.data<std::int32_t>() + row * context_);
-  }
-  return token_batch(inputs, targets, std::move(ids));
+  std::vector<Window> windows;
+  for (std::int64_t i = first; i < std::min(first + count, windows_); ++i) windows.push_back({.begin = start(i)});
+  return window_batch(tokens_, context_, windows, first, count);
 }
 
 }  // namespace trireme

@@ -5,12 +5,23 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "data/source.h"
 #include "data/tokens.h"
 
 namespace trireme {
 
+/// Where a window begins, and how many of its first targets earlier windows have counted.
+struct Window {
+  std::int64_t begin = 0, counted = 0;
+};
+/// The windows as rows of `count` and `context` tokens, numbered from `first` on. The missing end of a short window, and
+/// rows for which there is no window, have input 0 and target -1, which the loss ignores; so have counted targets.
+Batch window_batch(const TokenRange& tokens, std::int64_t context, const std::vector<Window>& windows,
+                   std::int64_t first, std::int64_t count);
+
+/// Windows of the validation tokens, one after the other.
 class EvalWindows : public ValidationSource {
  public:
   /// Windows in one batch of `--eval-batches`: a constant, so that the windows depend neither on the mesh nor on how a
@@ -29,8 +40,8 @@ class EvalWindows : public ValidationSource {
   std::int64_t count() const override { return windows_; }  ///< windows
   std::int64_t targets() const override;
   std::int64_t start(std::int64_t window) const;  ///< first token of a window in the range
-  /// Windows first .. first + count - 1. The missing end of a short window, and rows past the last window (so that all
-  /// ranks can run the same number of batches), have input 0 and target -1, which the loss ignores.
+  /// Windows first .. first + count - 1; there may be fewer, so that all ranks can run the same number of batches. See
+  /// window_batch().
   Batch make_batch(std::int64_t first, std::int64_t count) const override;
 
  private:

@@ -98,8 +98,8 @@ std::string reason(const json::exception& error) {
 
 class Builder : public nlohmann::json_sax<json> {
  public:
-  Builder(ReadProgress& progress, std::string_view text, const JsonTake& take)
-      : progress_(progress), text_(text), take_(take) {}
+  Builder(ReadProgress& progress, std::string_view text, const JsonTake& take, int deepest)
+      : progress_(progress), text_(text), take_(take), deepest_(deepest) {}
 
   bool null() override { return add(json()); }
   bool boolean(bool value) override { return add(json(value)); }
@@ -190,13 +190,17 @@ class Builder : public nlohmann::json_sax<json> {
     Open& parent = open_.back();
     const bool in_array = parent.value.is_array();
     const auto depth = static_cast<int>(open_.size());
-    const JsonPlace place{.parent = depth == 2 ? std::string_view(open_.front().key) : std::string_view(),
+    const auto key_of = [&](int level) {  // of the member that is open there
+      return level < 1 ? std::string_view() : std::string_view(open_[static_cast<std::size_t>(level) - 1].key);
+    };
+    const JsonPlace place{.parent = depth <= 3 ? key_of(depth - 1) : std::string_view(),
+                          .grandparent = depth == 3 ? key_of(1) : std::string_view(),
                           .key = in_array ? std::string_view() : std::string_view(parent.key),
                           .index = parent.count++,
                           .at = progress_.first + (in_array ? begin : parent.key_at),
                           .depth = depth,
                           .in_array = in_array};
-    if (take_ && depth <= 2 && take_(place, value)) {
+    if (take_ && depth <= deepest_ && take_(place, value)) {
       used_ = charged - (in_array ? 0 : cost_of_member + parent.key.size());
     } else if (in_array) {
       charge(cost_of_element);
@@ -210,6 +214,7 @@ class Builder : public nlohmann::json_sax<json> {
   ReadProgress& progress_;
   std::string_view text_;
   const JsonTake& take_;
+  int deepest_;
   std::vector<Open> open_;
   std::size_t used_ = 0;
   json result_;
@@ -217,9 +222,10 @@ class Builder : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take, std::size_t first) {
+json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take, std::size_t first,
+                int deepest) {
   ReadProgress progress{.at = 0, .event = 0, .path = &path, .first = first};
-  Builder builder(progress, text, take);
+  Builder builder(progress, text, take, deepest);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     progress.refuse(0, fmt::format("not valid JSON: {}; expected a value",
                                    text.empty() ? "it is empty (0 bytes)" : "it holds nothing but blanks"));

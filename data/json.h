@@ -21,23 +21,25 @@ inline constexpr std::size_t json_most_bytes = std::size_t{24} << 20, json_longe
 
 /// The place in the text of a value that is offered to a JsonTake.
 struct JsonPlace {
-  std::string_view parent;  ///< the key of its container, if that is a member of the outermost object
-  std::string_view key;     ///< its own key; empty in an array
-  std::size_t index;        ///< the number of values before it in its container
-  std::size_t at;           ///< the byte at which it, or its key, begins
-  int depth;                ///< 1: in the outermost container; 2: in one of those
-  bool in_array;            ///< its container is an array: it has no key
+  std::string_view parent;       ///< the key of its container, if that is a member of an object
+  std::string_view grandparent;  ///< the key of that object, at depth 3
+  std::string_view key;          ///< its own key; empty in an array
+  std::size_t index;             ///< the number of values before it in its container
+  std::size_t at;                ///< the byte at which it, or its key, begins
+  int depth;                     ///< 1: in the outermost container; 2: in one of those; and so on
+  bool in_array;                 ///< its container is an array: it has no key
 };
 
-/// Called with each complete value of depth 1 and 2; returns whether it has taken the value. A value that is taken is
-/// not kept, so a file may hold any number of them. The function must itself find duplicates among the keys it takes.
+/// Called with each complete value of depth 1 to `deepest` of parse_json(); returns whether it has taken the value. A
+/// value that is taken is not kept, so a file may hold any number of them. The function must itself find duplicates
+/// among the keys it takes.
 using JsonTake = std::function<bool(const JsonPlace& place, nlohmann::json& value)>;
 
 /// Parses `text`, the content of `path`, whose first byte is number `first` in that file. Throws ExitCode::data, with
 /// the byte, for what is not standard JSON (NaN, comments, text that is not UTF-8, anything after the value), nesting
 /// deeper than json_most_depth, a duplicate key, and values that take more than json_most_bytes.
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take = {},
-                          std::size_t first = 0);
+                          std::size_t first = 0, int deepest = 2);
 
 /// The count or size stored under `key`. Throws ExitCode::data, naming `path`, unless it is a whole number from 0 to
 /// 2^56: sums of many of them fit.

@@ -14,6 +14,7 @@
 
 namespace trireme {
 
+/// A file that is read as memory; its pages are loaded when they are touched.
 class MappedFile {
  public:
   /// Maps the whole file. Throws ExitCode::io naming the path and the system's reason; ExitCode::data, with what it is,

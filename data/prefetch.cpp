@@ -1,4 +1,5 @@
-// One producer, one consumer, and a queue between them that is never longer than `depth`.
+// Producers, one consumer, and a queue between them that is never longer than `depth`. A producer puts its place into
+// the queue before it makes the batch, so that batches come out in order.
 #include "data/prefetch.h"
 
 #include <chrono>
@@ -8,8 +9,18 @@
 #include "core/error.h"
 
 namespace trireme {
+namespace {
 
-Loader::Loader(Source source, const BatchPlan& plan, std::int64_t consumed, int depth)
+/// make_batch of a source; null for none.
+Loader::Source batches_of(std::shared_ptr<const DataSource> source) {
+  if (source == nullptr) return {};
+  return
+      [source = std::move(source)](std::int64_t first, std::int64_t count) { return source->make_batch(first, count); };
+}
+
+}  // namespace
+
+Loader::Loader(Source source, const BatchPlan& plan, std::int64_t consumed, int depth, int workers)
     : source_(std::move(source)),
       plan_(plan),
       pool_(MemoryPool::current()),
@@ -17,23 +28,30 @@ Loader::Loader(Source source, const BatchPlan& plan, std::int64_t consumed, int 
       consumed_(consumed),
       next_consumed_(consumed) {
   plan_.check();
-  require(depth >= 1 && consumed >= 0, "loader", "depth {} and {} consumed samples; expected at least 1 and 0", depth,
-          consumed);
-  thread_ = std::thread([this] { run(); });
+  require(source_ != nullptr, "loader", "the source is null; expected a function or a DataSource that makes batches");
+  require(depth >= 1 && workers >= 1 && consumed >= 0, "loader",
+          "depth {}, {} workers and {} consumed samples; expected at least 1, 1 and 0", depth, workers, consumed);
+  try {
+    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { run(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-Loader::Loader(std::shared_ptr<const DataSource> source, const BatchPlan& plan, std::int64_t consumed, int depth)
-    : Loader([source = std::move(source)](std::int64_t first,
-                                          std::int64_t count) { return source->make_batch(first, count); },
-             plan, consumed, depth) {}
+Loader::Loader(std::shared_ptr<const DataSource> source, const BatchPlan& plan, std::int64_t consumed, int depth,
+               int workers)
+    : Loader(batches_of(std::move(source)), plan, consumed, depth, workers) {}
 
-Loader::~Loader() {
+Loader::~Loader() { stop(); }
+
+void Loader::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void Loader::run() {
@@ -41,23 +59,28 @@ void Loader::run() {
   MemoryPool::set_current(pool_);
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stop_ || (!failed_ && ready_.size() < depth_); });
+    changed_.wait(lock, [&] { return stop_ || (!failed_ && items_.size() < depth_); });
     if (stop_) return;
     const std::uint64_t generation = generation_;
     const std::int64_t first = plan_.first_sample(next_consumed_, next_index_);
-    lock.unlock();
-    Item item;
-    try {
-      item.batch = source_(first, plan_.micro_batch);
-    } catch (...) { item.error = std::current_exception(); }
-    lock.lock();
-    if (generation != generation_) continue;  // seek() came between
-    failed_ = item.error != nullptr;
-    ready_.push_back(std::move(item));
+    const auto item = std::make_shared<Item>();
+    items_.push_back(item);
     if (++next_index_ == plan_.micro_batches()) {
       next_index_ = 0;
       next_consumed_ += plan_.global_batch;
     }
+    lock.unlock();
+    Batch batch;
+    std::exception_ptr error;
+    try {
+      batch = source_(first, plan_.micro_batch);
+    } catch (...) { error = std::current_exception(); }
+    lock.lock();
+    if (generation != generation_) continue;  // seek() came between
+    item->batch = std::move(batch);
+    item->error = error;
+    item->ready = true;
+    failed_ |= error != nullptr;
     changed_.notify_all();
   }
 }
@@ -65,11 +88,11 @@ void Loader::run() {
 Batch Loader::next() {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !ready_.empty(); });
+  changed_.wait(lock, [&] { return !items_.empty() && items_.front()->ready; });
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (ready_.front().error) std::rethrow_exception(ready_.front().error);  // and stays there
-  Batch batch = std::move(ready_.front().batch);
-  ready_.pop_front();
+  if (items_.front()->error) std::rethrow_exception(items_.front()->error);  // and stays there
+  Batch batch = std::move(items_.front()->batch);
+  items_.pop_front();
   lock.unlock();
   changed_.notify_all();
   if (++delivered_ == plan_.micro_batches()) {
@@ -84,7 +107,7 @@ void Loader::seek(std::int64_t consumed) {
   {
     const std::lock_guard lock(mutex_);
     ++generation_;
-    ready_.clear();
+    items_.clear();
     failed_ = false;
     next_consumed_ = consumed;
     next_index_ = 0;

@@ -1,6 +1,6 @@
-// Loader: the micro-batches of one data-parallel rank in order, prepared ahead on a thread, so that reading (page
-// faults on mapped shards) overlaps computing. It delivers the batches of DataSource::make_batch; only the waiting time
-// differs.
+// Loader: the micro-batches of one data-parallel rank in order, prepared ahead on threads, so that reading (page faults
+// on mapped shards, files, decoding) overlaps computing. It delivers the batches of DataSource::make_batch; only the
+// waiting time differs, whatever the number of threads.
 // Read next: data/sampler.h.
 #pragma once
 
@@ -12,22 +12,27 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/memory.h"
 #include "data/sampler.h"
 
 namespace trireme {
 
+/// The micro-batches of one dp rank in order, prepared ahead on threads.
+/// @snippet training_test.cpp dataset
 class Loader {
  public:
   /// Makes the batch of samples first .. first + count - 1: normally DataSource::make_batch.
   using Source = std::function<Batch(std::int64_t first, std::int64_t count)>;
 
-  /// Starts at the step that begins after `consumed` samples, with up to `depth` micro-batches prepared ahead.
-  /// Batches are allocated from the calling thread's memory pool.
-  Loader(Source source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
-  Loader(std::shared_ptr<const DataSource> source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2);
-  ~Loader();  ///< stops the thread and waits for it
+  /// Starts at the step that begins after `consumed` samples, with up to `depth` micro-batches prepared ahead by
+  /// `workers` threads, each of which makes whole micro-batches: more threads than `depth` have no effect. Batches are
+  /// allocated from the calling thread's memory pool.
+  Loader(Source source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2, int workers = 1);
+  Loader(std::shared_ptr<const DataSource> source, const BatchPlan& plan, std::int64_t consumed = 0, int depth = 2,
+         int workers = 1);
+  ~Loader();  ///< stops the threads and waits for them
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
@@ -47,9 +52,11 @@ class Loader {
   struct Item {
     Batch batch;
     std::exception_ptr error;
+    bool ready = false;
   };
 
   void run();
+  void stop();
 
   Source source_;
   BatchPlan plan_;
@@ -63,12 +70,12 @@ class Loader {
   // Shared, under the mutex.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Item> ready_;
-  std::int64_t next_consumed_, next_index_ = 0;  // what the thread prepares next
+  std::deque<std::shared_ptr<Item>> items_;      // in order: ready, or begun by a thread
+  std::int64_t next_consumed_, next_index_ = 0;  // what is prepared next
   std::uint64_t generation_ = 0;                 // raised by seek(): a batch begun before it is dropped
   bool failed_ = false, stop_ = false;
 
-  std::thread thread_;  // last: it starts when everything above exists
+  std::vector<std::thread> threads_;  // last: they start when everything above exists
 };
 
 }  // namespace trireme

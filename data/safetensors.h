@@ -15,6 +15,7 @@
 
 namespace trireme {
 
+/// What a header says of one tensor.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::f32;
@@ -30,6 +31,7 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
 
 /// What the header of a file says, checked against the file's size.
 struct SafetensorsLayout {
+  /// Where a tensor is.
   struct Stored {
     DType dtype = DType::f32;
     Shape shape;
@@ -52,15 +54,25 @@ SafetensorsLayout parse_safetensors_header(std::string_view beginning, std::uint
                                            const std::filesystem::path& path);
 
 /// A file of tensors, mapped into memory. The header is checked before anything is read.
+/// @snippet files_test.cpp safetensors
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);  ///< throws as parse_safetensors()
 
   const std::map<std::string, std::string>& metadata() const { return layout_.metadata; }
+  /// Whether there is such a tensor.
   bool contains(std::string_view name) const { return layout_.tensors.find(name) != layout_.tensors.end(); }
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const;  ///< of all tensors, sorted
+  /// Throws ExitCode::data when there is no such tensor.
   const Shape& shape(std::string_view name) const { return find(name).shape; }
+  /// Throws ExitCode::data when there is no such tensor.
+  DType dtype(std::string_view name) const { return find(name).dtype; }
   Tensor read(std::string_view name) const;  ///< a copy; throws ExitCode::data when there is no such tensor
+  /// Fills `into`, a dense tensor on the host in the stored dtype, with the rectangle that begins at `start`. Only its
+  /// pages of the file are read.
+  void read(std::string_view name, const Shape& start, Tensor& into) const;
+  /// Throws ExitCode::data if the file has become shorter since it was opened. Call it after reading.
+  void require_whole() const { file_.require_whole(); }
 
  private:
   const SafetensorsLayout::Stored& find(std::string_view name) const;
@@ -75,6 +87,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata);
   void write(const Tensor& tensor);  ///< the next entry: its dtype and shape must match
+  /// Call it after the last tensor: the file gets its name. Throws ExitCode::io.
   void commit();
   std::uint64_t bytes() const { return file_->bytes_written(); }
 

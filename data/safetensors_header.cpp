@@ -128,6 +128,11 @@ class Parser {
                end = value["data_offsets"][1].get<std::uint64_t>();
     const std::uint64_t data_bytes = file_bytes_ - data_begin_;
     const std::uint64_t needed = byte_count(stored.dtype, stored.shape);
+    if (end > data_bytes && begin <= end && end - begin == needed)
+      refuse(place.at,
+             fmt::format("{} has bytes [{}, {}) of the data, of which the file has {}; expected a whole file; "
+                         "this one was cut short: copy it once more",
+                         tensor, begin, end, data_bytes));
     if (end < begin || end > data_bytes || end - begin != needed)
       refuse(place.at, fmt::format("{} has bytes [{}, {}) of {}, which do not fit {} {}; expected {} of them", tensor,
                                    begin, end, data_bytes, format_name(stored.dtype), stored.shape, needed));

@@ -13,7 +13,9 @@ Sampler::Sampler(TokenRange tokens, std::int64_t context, std::uint64_t seed)
     : tokens_(std::move(tokens)), context_(context), starts_(tokens_.count() - context), seed_(seed) {
   require(context >= 1, "sampler", "context is {}; expected at least 1", context);
   if (starts_ < 1)
-    fail(ExitCode::data, "sampler", "the training part has {} tokens; expected at least {} for --context {}",
+    fail(ExitCode::data, "sampler",
+         "the training part has {} tokens; expected at least {} for a context of {} "
+         "(--context)",
          tokens_.count(), context + 1, context);
 }
 
@@ -47,7 +49,9 @@ void BatchPlan::check() const {
          global_batch, micro_batch, dp_rank, dp_size);
   if (global_batch % (micro_batch * dp_size) != 0)
     fail(ExitCode::usage, "batch",
-         "global-batch {} is not a multiple of micro-batch {} x dp {} = {}; change --global-batch or --micro-batch",
+         "global-batch {} is not a multiple of micro-batch {} x dp {} = {}; change BatchPlan::global_batch "
+         "(--global-batch) or "
+         "micro_batch (--micro-batch)",
          global_batch, micro_batch, dp_size, micro_batch * dp_size);
 }
 

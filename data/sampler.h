@@ -15,6 +15,7 @@
 
 namespace trireme {
 
+/// Random windows of the training tokens; see the top of this file.
 class Sampler : public DataSource {
  public:
   /// Throws ExitCode::data when the range holds no window of context + 1 tokens.

@@ -1,12 +1,10 @@
-// Sets of token shards: writing one, recognising one, and opening all its files as one sequence.
+// Sets of token shards: recognising one, and opening all its files as one sequence.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
 
 #include "core/error.h"
-#include "core/hash.h"
-#include "core/io.h"
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
 
@@ -82,76 +80,6 @@ void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tok
 }
 
 }  // namespace
-
-ShardWriter::ShardWriter(fs::path folder, const Tokenizer& tokenizer, std::int64_t shard_tokens)
-    : folder_(std::move(folder)),
-      tokenizer_hash_(tokenizer.hash()),
-      vocab_size_(tokenizer.vocab_size()),
-      shard_tokens_(shard_tokens),
-      buffer_(tokenizer.vocab_size()) {
-  require(shard_tokens > 0, "ShardWriter", "a shard must hold at least one token, not {}", shard_tokens);
-}
-
-void ShardWriter::start_document() {
-  const auto here = static_cast<std::uint64_t>(buffer_.count());
-  if (documents_.empty() || documents_.back() != here) documents_.push_back(here);  // an empty document has no start
-}
-
-void ShardWriter::append(std::span<const std::int32_t> ids) {
-  while (!ids.empty()) {
-    if (buffer_.count() == shard_tokens_) write_shard(false);
-    const auto room = static_cast<std::size_t>(shard_tokens_ - buffer_.count());
-    const auto piece = ids.first(std::min(room, ids.size()));
-    buffer_.append(piece);
-    ids = ids.subspan(piece.size());
-  }
-}
-
-void ShardWriter::finish() {
-  require(!finished_, "ShardWriter", "finish() was called twice");
-  finished_ = true;
-  if (buffer_.count() > 0) write_shard(true);
-}
-
-void ShardWriter::write_shard(bool last) {
-  // A document that was announced at the very end belongs to the next shard.
-  const bool pending = !documents_.empty() && documents_.back() == static_cast<std::uint64_t>(buffer_.count());
-  if (pending) documents_.pop_back();
-
-  const std::size_t padded = layout::documents_begin(static_cast<std::uint64_t>(buffer_.count()),
-                                                     static_cast<std::uint64_t>(buffer_.bytes_per_token()));
-  const std::array<std::byte, 8> zeros{};
-  const auto padding = std::span(zeros).first(padded - layout::header_bytes - buffer_.bytes().size());
-  const auto documents = std::as_bytes(std::span(documents_));
-  Hasher payload;
-  for (const auto& piece : {buffer_.bytes(), std::span<const std::byte>(padding), documents}) payload.add(piece);
-
-  std::array<std::byte, layout::header_bytes> header{};
-  const auto put = [&](std::size_t at, auto value) { std::memcpy(header.data() + at, &value, sizeof value); };
-  std::memcpy(header.data(), layout::magic.data(), layout::magic.size());
-  put(layout::version_at, layout::version);
-  put(layout::width_at, static_cast<std::uint32_t>(buffer_.bytes_per_token()));
-  put(layout::tokens_at, static_cast<std::uint64_t>(buffer_.count()));
-  put(layout::documents_at, static_cast<std::uint64_t>(documents_.size()));
-  put(layout::first_token_at, static_cast<std::uint64_t>(first_token_));
-  put(layout::tokenizer_at, tokenizer_hash_);
-  put(layout::vocab_at, static_cast<std::uint64_t>(vocab_size_));
-  put(layout::last_at, std::uint64_t{last ? 1U : 0U});
-  put(layout::payload_hash_at, payload.value());
-  put(layout::header_hash_at, hash_bytes(std::span<const std::byte>(header).first(layout::header_hash_at)));
-
-  AtomicFile file(folder_ / fmt::format("tokens_{:05}{}", shards_, shard_extension), padded + documents.size());
-  for (const auto& piece :
-       {std::span<const std::byte>(header), buffer_.bytes(), std::span<const std::byte>(padding), documents})
-    file.write(piece);
-  file.commit();
-
-  ++shards_;
-  first_token_ += buffer_.count();
-  buffer_.clear();
-  documents_.clear();
-  if (pending) documents_.push_back(0);
-}
 
 bool is_shard_set(const fs::path& path) {
   std::error_code error;

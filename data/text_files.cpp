@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "data/parallel_encode.h"
 #include "data/token_shard.h"
 #include "data/utf8.h"
 
@@ -25,15 +26,23 @@ std::vector<fs::path> list_files(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   fs::recursive_directory_iterator at(folder, error);
+  fs::path last = folder;  // what an error is about
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    std::error_code unknown;
-    if (is_hidden(at->path())) {
+    last = at->path();
+    if (is_hidden(last)) {
       at.disable_recursion_pending();
-    } else if (at->is_regular_file(unknown)) {
-      files.push_back(at->path());
+      continue;
     }
+    std::error_code problem;
+    const fs::file_status status = at->status(problem);
+    if (status.type() == fs::file_type::not_found)  // listed, and not there
+      fail(ExitCode::data, "data",
+           "{} is a symbolic link to nothing; expected a text; remove it, or bring its file back", last.string());
+    if (!fs::status_known(status))
+      fail(ExitCode::io, "data", "cannot look at {}: {}", last.string(), problem.message());
+    if (fs::is_regular_file(status)) files.push_back(last);
   }
-  if (error) fail(ExitCode::io, "data", "cannot read the folder {}: {}", folder.string(), error.message());
+  if (error) fail(ExitCode::io, "data", "cannot read the folder {}: {}", last.string(), error.message());
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -54,7 +63,7 @@ decltype(auto) naming_file(const fs::path& path, F&& f) {
 
 }  // namespace
 
-TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
+FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::function<bool(const fs::path&)>& always) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
@@ -65,26 +74,35 @@ TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) 
   const bool folder = fs::is_directory(status);
   const fs::path beside_shards = path / shard_tokenizer_name;
   fs::path tokenizer;  // of token shards that are missing
+  FoundTexts found;
   for (const fs::path& file : folder ? list_files(path) : std::vector{path}) {
-    MappedFile mapped(file);
+    const MappedFile mapped(file);
     const bool of_shards = folder && is_own_tokenizer(mapped);
     if (of_shards && (tokenizer.empty() || file == beside_shards)) tokenizer = file;
-    if (of_shards || (folder && (mapped.size() == 0 || is_binary(mapped.text())))) {
-      ++skipped_;
+    const bool binary = is_binary(mapped.text()) && !(always && always(file));
+    if (of_shards || (folder && (mapped.size() == 0 || binary))) {
+      ++found.skipped;
     } else {
-      files_.push_back(std::move(mapped));
+      found.files.push_back(file);
     }
+    if (!folder && mapped.size() == 0)
+      fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
   }
-  if (!tokenizer.empty() && (files_.empty() || tokenizer == beside_shards))
+  if (!tokenizer.empty() && (found.files.empty() || tokenizer == beside_shards))
     fail(ExitCode::data, "data",
          "{} belongs to token shards, and there are none beside it (*{}); expected both, as prepare_data leaves them; "
          "bring the shards back, make them again, or change {}",
          tokenizer.string(), shard_extension, flag);
-  if (folder && files_.empty())
+  if (folder && found.files.empty())
     fail(ExitCode::data, "data", "the folder {} holds no text file ({} files were empty or binary); change {}",
-         path.string(), skipped_, flag);
-  if (!folder && files_.front().size() == 0)
-    fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
+         path.string(), found.skipped, flag);
+  return found;
+}
+
+TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
+  const FoundTexts found = find_texts(path, flag);
+  for (const fs::path& file : found.files) files_.emplace_back(file);
+  skipped_ = found.skipped;
 }
 
 std::int64_t TextFiles::bytes() const {
@@ -118,7 +136,7 @@ void TextFiles::tokenize(const Tokenizer& tokenizer,
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < files_.size(); ++i) {
     ids.clear();
-    naming_file(files_[i].path(), [&] { tokenizer.append_ids(files_[i].text(), ids); });
+    naming_file(files_[i].path(), [&] { append_ids_in_parallel(tokenizer, files_[i].text(), ids); });
     files_[i].require_whole();
     const bool last = i + 1 == files_.size();
     if (!last && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());

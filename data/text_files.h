@@ -20,6 +20,18 @@
 
 namespace trireme {
 
+/// The files that a path names, and how many were left out.
+struct FoundTexts {
+  std::vector<std::filesystem::path> files;
+  std::size_t skipped = 0;
+};
+
+/// `path` itself if it is a file, or the text files of the folder, by the rules at the top of this file. `always`:
+/// files that are no binary files, whatever is in them. Throws as TextFiles does.
+FoundTexts find_texts(const std::filesystem::path& path, std::string_view flag,
+                      const std::function<bool(const std::filesystem::path&)>& always = {});
+
+/// The text of a file or a folder, in memory; see the top of this file.
 class TextFiles {
  public:
   /// Throws ExitCode::usage when `path` does not exist, ExitCode::data when there is no text in it, ExitCode::io when
@@ -29,7 +41,7 @@ class TextFiles {
   const std::filesystem::path& path() const { return path_; }
   std::size_t count() const { return files_.size(); }
   std::size_t skipped() const { return skipped_; }  ///< files left out by the rules above
-  std::int64_t bytes() const;
+  std::int64_t bytes() const;                       ///< of all files together
   /// The texts, and if there are several, also the newline between them: what a vocabulary must cover.
   std::vector<std::string_view> texts() const;
 

@@ -21,10 +21,14 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "core/hash.h"
+#include "core/io_growing.h"
 #include "data/mapped_file.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
@@ -57,6 +61,7 @@ class TokenShard : public TokenSource {
   const std::filesystem::path& path() const { return file_.path(); }
   std::int64_t count() const override { return header_.tokens; }
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
+  /// Where documents start, in tokens from the beginning of the shard, increasing.
   std::vector<std::int64_t> document_starts() const;
 
  private:
@@ -64,33 +69,60 @@ class TokenShard : public TokenSource {
   ShardHeader header_;
 };
 
-/// Writes a set of shards into `folder`, which exists: cuts the stream into files of `shard_tokens` tokens.
+/// How far a ShardWriter has come: what a later start needs to go on.
+struct ShardPosition {
+  std::int64_t shards = 0;       ///< complete ones
+  std::int64_t first_token = 0;  ///< of the shard that is being written, in the whole corpus
+  std::int64_t tokens = 0;       ///< written of it
+  std::int64_t documents = 0;    ///< that start among these
+  bool pending = false;          ///< the next token is the first of a document
+};
+
+/// Writes a set of shards into `folder`, which exists: cuts the stream into files of `shard_tokens` tokens. Memory does
+/// not depend on their size: tokens go to the file, whose header is written when it is complete. Until then the file is
+/// no valid shard, and documents_NNNNN.part beside it holds the starts of its documents.
 class ShardWriter {
  public:
-  ShardWriter(std::filesystem::path folder, const Tokenizer& tokenizer, std::int64_t shard_tokens);
+  /// Begins a new set, or goes on at a position that sync() has returned. Throws ExitCode::data if files are shorter
+  /// than that, ExitCode::io.
+  ShardWriter(std::filesystem::path folder, const Tokenizer& tokenizer, std::int64_t shard_tokens,
+              const ShardPosition& from = {});
+  ~ShardWriter();
   void start_document();  ///< the next token is the first of a document
+  /// Adds tokens to the end.
   void append(std::span<const std::int32_t> ids);
-  void finish();  ///< writes the last, shorter shard; required
+  /// Brings everything to disk. A writer that is made with the result goes on here, even if this process is killed.
+  ShardPosition sync();
+  void finish();  ///< completes the last, shorter shard; required
+  /// After finish(): removes what sync() needed, so that no later start can go on. Without sync(), finish() does it.
+  void remove_parts();
 
-  std::int64_t tokens() const { return first_token_ + buffer_.count(); }
-  int shards() const { return shards_; }
+  std::int64_t tokens() const { return position_.first_token + position_.tokens; }
+  int shards() const { return static_cast<int>(position_.shards); }
 
  private:
-  void write_shard(bool last);
+  void open_shard();
+  void close_shard(bool last);
+  void remove_parts(std::int64_t end);
+  void write_ids(std::span<const std::int32_t> ids);
+  std::filesystem::path documents_path(std::int64_t shard) const;
 
   std::filesystem::path folder_;
   std::uint64_t tokenizer_hash_;
-  std::int64_t vocab_size_, shard_tokens_, first_token_ = 0;
-  int shards_ = 0;
+  std::int64_t vocab_size_, shard_tokens_;
+  ShardPosition position_;
+  std::int64_t first_part_;            // the first documents_NNNNN.part that is there
+  std::optional<std::int64_t> noted_;  // shards at the last sync(): from there on parts are needed
   bool finished_ = false;
-  TokenBuffer buffer_;
-  std::vector<std::uint64_t> documents_;
+  std::unique_ptr<GrowingFile> file_, documents_;  // of the shard that is being written; null: none yet
+  std::unique_ptr<Hasher> payload_;                // of the tokens so far
 };
 
 /// Whether `--data PATH` means token shards: a file that is a shard by name or content, or a folder with a file of that
 /// extension.
 bool is_shard_set(const std::filesystem::path& path);
 
+/// The shards of a folder as one source.
 struct ShardSet {
   std::shared_ptr<const TokenSource> tokens;
   std::shared_ptr<const Tokenizer> tokenizer;

@@ -1,6 +1,8 @@
 // What all tokenizers share, and the choice between them.
 #include "data/tokenizer.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/io.h"
@@ -35,9 +37,37 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
     if (ids[i] < 0 || ids[i] >= vocab_size())
       fail(ExitCode::data, "tokenizer", "token {} at index {} is outside the vocabulary; expected 0 to {}", ids[i], i,
            vocab_size() - 1);
-    append_bytes(ids[i], text);
   }
+  append_text(ids, text);
   return text;
+}
+
+std::string Tokenizer::decode_further(std::int32_t id) const {
+  if (id < 0 || id >= vocab_size())
+    fail(ExitCode::data, "tokenizer", "token {} is outside the vocabulary; expected 0 to {}", id, vocab_size() - 1);
+  std::string text;
+  append_bytes(id, text);
+  return text;
+}
+
+void Tokenizer::append_text(std::span<const std::int32_t> ids, std::string& text) const {
+  for (const std::int32_t id : ids) append_bytes(id, text);
+}
+
+std::optional<std::size_t> Tokenizer::safe_cut(std::string_view, std::size_t) const { return std::nullopt; }
+
+void Tokenizer::append_part(std::string_view text, std::size_t begin, std::size_t end,
+                            std::vector<std::int32_t>& ids) const {
+  append_ids(text.substr(begin, end - begin), ids);
+}
+
+std::optional<std::size_t> cut_between_lines(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto is_letter = [&](std::size_t i) { return (byte(i) | 0x20U) >= 'a' && (byte(i) | 0x20U) <= 'z'; };
+  for (std::size_t line = std::max<std::size_t>(at, 2) - 1; (line = text.find('\n', line)) < text.size(); ++line)
+    if (line + 1 < text.size() && is_letter(line + 1) && byte(line - 1) > 0x20 && byte(line - 1) < 0x7F)
+      return line + 1;
+  return std::nullopt;
 }
 
 void Tokenizer::save(const std::filesystem::path& path) const { write_file(path, to_json()); }
@@ -45,7 +75,7 @@ void Tokenizer::save(const std::filesystem::path& path) const { write_file(path,
 std::uint64_t Tokenizer::hash() const { return hash_bytes(to_json()); }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  return parse_tokenizer(read_file(path), path);
+  return parse_tokenizer(read_file(path, read_limits::tokenizer), path);
 }
 
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification,
@@ -55,7 +85,17 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification,
   if (specification == "byte") return std::make_shared<ByteTokenizer>();
   if (specification.starts_with(bpe_prefix) && specification.size() > bpe_prefix.size())
     return load_bpe(specification.substr(bpe_prefix.size()));
-  fail(ExitCode::usage, "tokenizer", "unknown tokenizer \"{}\"; expected char, byte or bpe:PATH; change --tokenizer",
+  constexpr std::string_view tiktoken_prefix = "tiktoken:";
+  const std::size_t colon = specification.find(':', tiktoken_prefix.size());
+  if (specification.starts_with(tiktoken_prefix) && colon != std::string_view::npos && colon + 1 < specification.size())
+    return load_tiktoken(specification.substr(tiktoken_prefix.size(), colon - tiktoken_prefix.size()),
+                         specification.substr(colon + 1));
+  constexpr std::string_view sentence_piece_prefix = "sentencepiece:";
+  if (specification.starts_with(sentence_piece_prefix) && specification.size() > sentence_piece_prefix.size())
+    return load_sentence_piece(specification.substr(sentence_piece_prefix.size()));
+  fail(ExitCode::usage, "tokenizer",
+       "unknown tokenizer \"{}\"; expected char, byte, bpe:PATH, sentencepiece:PATH or tiktoken:NAME:PATH, such as "
+       "tiktoken:o200k_base:o200k_base.tiktoken; change --tokenizer",
        specification);
 }
 

@@ -14,7 +14,7 @@ namespace trireme {
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  virtual std::int64_t count() const = 0;
+  virtual std::int64_t count() const = 0;  ///< how many tokens there are
   /// Ids first .. first + out.size() - 1, which must exist.
   virtual void read(std::int64_t first, std::span<std::int32_t> out) const = 0;
 };
@@ -40,13 +40,13 @@ class TokenRange {
 class TokenBuffer {
  public:
   explicit TokenBuffer(std::int32_t vocab_size) : narrow_(vocab_size <= 65536) {}
-  void append(std::span<const std::int32_t> ids);
+  void append(std::span<const std::int32_t> ids);  ///< adds ids to the end
   std::int64_t count() const { return static_cast<std::int64_t>(narrow_ ? small_.size() : large_.size()); }
   /// The stored form: 2 or 4 bytes per token, little-endian.
   std::span<const std::byte> bytes() const;
   int bytes_per_token() const { return narrow_ ? 2 : 4; }
-  void clear() { small_.clear(), large_.clear(); }
-  void read(std::int64_t first, std::span<std::int32_t> out) const;
+  void clear() { small_.clear(), large_.clear(); }                   ///< removes all ids
+  void read(std::int64_t first, std::span<std::int32_t> out) const;  ///< ids first .. first + out.size() - 1
 
  private:
   bool narrow_;

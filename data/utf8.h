@@ -10,6 +10,7 @@
 
 namespace trireme {
 
+/// A character and its length.
 struct CodePoint {
   char32_t value = 0;
   std::size_t bytes = 0;  ///< its length in UTF-8: 1 to 4
@@ -18,6 +19,12 @@ struct CodePoint {
 /// The character that starts at `at` (< text.size()), or nothing where the bytes are not UTF-8: overlong forms,
 /// surrogates, values above U+10FFFF and sequences cut short are refused.
 std::optional<CodePoint> decode_utf8(std::string_view text, std::size_t at);
+
+/// Bytes of the character that begins with this one, in text that is UTF-8.
+inline std::size_t utf8_bytes(char first) {
+  const auto high = static_cast<unsigned char>(first) >> 4;
+  return high < 12 ? 1 : high < 14 ? 2 : high == 14 ? 3 : 4;
+}
 
 /// Appends the character in UTF-8.
 void append_utf8(std::string& text, char32_t value);

@@ -16,6 +16,7 @@
 #include "train/program/output.h"
 #include "train/program/program.h"
 #include "train/program/screen.h"
+#include "train/program/text_width.h"
 #include "train/program/units.h"
 #include "train/program/version.h"
 #include "train/runs/checkpoint_report.h"
@@ -33,12 +34,11 @@ constexpr const char* usage =
     "         checkpoint diff PATH PATH\n"
     "         checkpoint --version\n"
     "example: checkpoint inspect run1\n\n"
-    "PATH: a checkpoint, or the --out folder of train_gpt, which stands for its\n"
-    "newest checkpoint.\n"
-    "inspect says what it holds; --tensors: also every tensor with its pieces;\n"
-    "--configuration: also the flags of the run. verify compares every byte with its\n"
-    "checksum. diff compares two as whole tensors, whatever meshes wrote them, and\n"
-    "exits with 1 when they differ.\n";
+    "PATH is a checkpoint, or the --out folder of train_gpt, which stands for its newest checkpoint.\n\n"
+    "inspect says what it holds; --tensors: also every tensor with its pieces; --configuration: also the flags of the "
+    "run.\n"
+    "verify compares every byte with its checksum.\n"
+    "diff compares two as whole tensors, whatever meshes wrote them, and exits with 1 when they differ.";
 
 checkpoint::Checkpoint open(const std::string& path) { return checkpoint::Checkpoint(find_saved_run(path)); }
 
@@ -55,7 +55,7 @@ int inspect(const std::vector<std::string>& words) {
            in_quotes(words[i]));
     (words[i] == "--tensors" ? tensors : configuration) = true;
   }
-  write_out(describe_checkpoint(open(words[1]), tensors, configuration));
+  write_out(describe_checkpoint(open(words[1]), tensors, configuration, Screen::of_process().line_columns()));
   return 0;
 }
 
@@ -66,7 +66,7 @@ int run(const std::vector<std::string>& words) {
   const auto is = [&](const char* command, std::size_t count) { return words[0] == command && words.size() == count; };
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
   if (std::any_of(words.begin(), words.end(), asks)) {
-    write_out(usage);
+    write_out(wrapped_text(usage, Screen::of_process().text_columns()) + "\n");
     return 0;
   }
   if (is("--version", 1)) {
@@ -85,12 +85,12 @@ int run(const std::vector<std::string>& words) {
   if (is("diff", 3)) {
     checkpoint::Checkpoint a = open(words[1]), b = open(words[2]);
     const std::vector<checkpoint::Difference> differences = checkpoint::compare(a, b);
-    write_out(describe_differences(a, b, differences));
+    write_out(describe_differences(a, b, differences, Screen::of_process().line_columns()));
     return differences.empty() ? 0 : 1;
   }
   fail(ExitCode::usage, "checkpoint",
-       "{} with {} arguments is not a command; expected inspect PATH, verify PATH or diff PATH PATH; see --help",
-       in_quotes(words[0]), words.size() - 1);
+       "{} with {} argument{} is not a command; expected inspect PATH, verify PATH or diff PATH PATH; see --help",
+       in_quotes(words[0]), words.size() - 1, words.size() == 2 ? "" : "s");
 }
 
 }  // namespace

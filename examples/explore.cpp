@@ -20,6 +20,8 @@
 #include "train/program/launcher.h"
 #include "train/program/program.h"
 #include "train/program/screen.h"
+#include "train/program/units.h"
+#include "train/terminal/progress.h"
 
 using namespace trireme;
 using namespace trireme::explore;
@@ -61,52 +63,97 @@ struct WorkFolder {
   }
 };
 
+/// Shows on a terminal how far the explorer is.
+class Progress {
+ public:
+  void show(const Status& status) {
+    if (!bar_ || replaying_ != status.replaying) {
+      replaying_ = status.replaying;
+      bar_.reset();
+      bar_.emplace(Screen::of_process(), replaying_ ? "replaying" : "exploring", status.total,
+                   replaying_ ? format_count : format_duration);
+    }
+    std::vector<std::string> facts = {fmt::format("{} wrong", status.wrong)};
+    if (!replaying_) facts.insert(facts.begin(), fmt::format("{} cases", status.cases));
+    bar_->set(status.done, facts);
+  }
+  void end() { bar_.reset(); }
+
+ private:
+  std::optional<ProgressBar> bar_;
+  bool replaying_ = false;
+};
+
+struct Options {
+  Settings settings;
+  std::optional<std::int64_t> seed;
+  std::int64_t skip = 0;
+  std::int64_t jobs = 2 * cores();  // ranks often wait for one another
+  std::string only = "all", replay, finds;
+};
+
+void declare(Flags& flags, Options& o) {
+  std::vector<std::string> kinds = {"all"};
+  for (const Kind kind : all_kinds()) kinds.emplace_back(name(kind));
+  flags.group("exploring");
+  flags.add("seconds", "S", o.settings.seconds, "how long", Range::at_least(0));
+  flags.add("seed", "N", o.seed, "today", "of the draws; today: the number of days since 1970", Range::at_least(0));
+  flags.add("skip", "N", o.skip, "cases of the seed to leave out, as an earlier exploration has checked them",
+            Range::at_least(0));
+  flags.add_choice("only", o.only, kinds, "one kind of cases; docs/guarantees.md says what each compares");
+  flags.add("finds", "FILE", o.finds, "cases to try first, one per line: those that were wrong before");
+  flags.add("replay", "CASE", o.replay,
+            "try this case, and nothing else: a kind, flags of train_gpt (gradients: of parity) as --name=value, and "
+            "after 'then' what a second run has in addition; --data=text-K is a text of K distinct characters, "
+            "--fault=TEXT is TRIREME_FAULT");
+  flags.not_empty();
+  flags.add("jobs", "N", o.jobs, "cases tried at a time", Range::at_least(1));
+  flags.add("limit", "S", o.settings.limit, "seconds after which a program is taken to hang", Range::above(0));
+  flags.add_switch("first", o.settings.first, "stop at the first wrong case, and do not shrink it", true);
+}
+
+/// The settings that follow from the flags and from this program's place.
+Settings settings_of(const Options& o) {
+  Settings settings = o.settings;
+  for (const Kind kind : all_kinds())
+    if (name(kind) == o.only) settings.only = kind;
+  settings.skip = static_cast<std::uint64_t>(o.skip);
+  settings.seed = static_cast<std::uint64_t>(o.seed.value_or(days_since_1970()));
+  settings.jobs = static_cast<int>(o.jobs);
+  settings.programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  if (!o.replay.empty() && !o.finds.empty())
+    fail(ExitCode::usage, "explore", "--replay tries one case, and --finds has no effect with it; drop one of them");
+  return settings;
+}
+
+void run(Explorer& explorer, const Options& o, const Settings& settings) {
+  if (!o.replay.empty()) return explorer.replay({parse_case(o.replay)});
+  Screen::of_process().print(
+      fmt::format("seed {}, {} at a time, {:g} s", settings.seed, settings.jobs, settings.seconds));
+  if (!o.finds.empty()) explorer.replay(read_cases(o.finds));
+  explorer.explore();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    Settings settings;
-    std::optional<std::int64_t> seed;
-    std::int64_t jobs = 2 * cores();  // ranks often wait for one another
-    std::string only = "all", replay, finds;
-    std::vector<std::string> kinds = {"all"};
-    for (const Kind kind : all_kinds()) kinds.emplace_back(name(kind));
+    Options options;
     Flags flags("explore", "Draws tiny runs at random, and checks each against docs/guarantees.md.");
-    flags.group("exploring");
-    flags.add("seconds", "S", settings.seconds, "how long", Range::at_least(0));
-    flags.add("seed", "N", seed, "today", "of the draws; today: the number of days since 1970", Range::at_least(0));
-    flags.add_choice("only", only, kinds, "one kind of cases; docs/guarantees.md says what each compares");
-    flags.add("finds", "FILE", finds, "cases to try first, one per line: those that were wrong before");
-    flags.add("replay", "CASE", replay,
-              "try this case, and nothing else: a kind, flags of train_gpt (gradients: of parity) as --name=value, and "
-              "after 'then' what a second run has in addition; --data=text-K is a text of K distinct characters, "
-              "--fault=TEXT is TRIREME_FAULT");
-    flags.not_empty();
-    flags.add("jobs", "N", jobs, "cases tried at a time", Range::at_least(1));
-    flags.add("limit", "S", settings.limit, "seconds after which a program is taken to hang", Range::above(0));
-    flags.add_switch("first", settings.first, "stop at the first wrong case, and do not shrink it", true);
+    declare(flags, options);
     if (!flags.parse_or_print(argc, argv)) return 0;
-    for (const Kind kind : all_kinds())
-      if (name(kind) == only) settings.only = kind;
-    settings.seed = static_cast<std::uint64_t>(seed.value_or(days_since_1970()));
-    settings.jobs = static_cast<int>(jobs);
-    settings.programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    Settings settings = settings_of(options);
     const WorkFolder folder;
     settings.folder = folder.path;
     settings.stop = [] { return interrupted != 0; };
     std::signal(SIGINT, [](int) { interrupted = 1; });
     std::signal(SIGTERM, [](int) { interrupted = 1; });
 
+    Progress progress;
+    settings.show = [&](const Status& status) { progress.show(status); };
     Explorer explorer(settings, [](const std::string& text) { Screen::of_process().print(text); });
-    if (!replay.empty() && !finds.empty())
-      fail(ExitCode::usage, "explore", "--replay tries one case, and --finds has no effect with it; drop one of them");
-    if (!replay.empty()) {
-      explorer.replay({parse_case(replay)});
-    } else {
-      fmt::print("seed {}, {} at a time, {:g} s\n", settings.seed, settings.jobs, settings.seconds);
-      if (!finds.empty()) explorer.replay(read_cases(finds));
-      explorer.explore();
-    }
+    run(explorer, options, settings);
+    progress.end();
     if (interrupted != 0) fmt::print("interrupted\n");
     fmt::print("{}{}{}\n{} passed, {} failed\n", explorer.refusals(), explorer.slowest(), explorer.summary(),
                explorer.right(), explorer.wrong());

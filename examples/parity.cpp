@@ -8,9 +8,9 @@
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
 // clipping and weights. Exit code 0: all differences are within --tolerance; 1: some are not. Without --tolerance there
 // are two more rules. In bf16 and f16, both runs are compared with one rank in f32, and the mesh may be six times as
-// far from it as one rank is (train/parity/parity.h, rounding_ratio). A larger difference is still accepted if rounding
-// on one rank can cause it (rounding_reach).
-// Read next: train/parity/parity.h, train/loop/task.h.
+// far from it as one rank is (rounding_ratio). A larger difference is still accepted if rounding on one rank can cause it
+// (rounding_reach).
+// Read next: train/parity/parity.h, train/parity/rounding.h, train/loop/task.h.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,7 +20,9 @@
 #include "examples/tasks/list.h"
 #include "train/gpt/parity_options.h"
 #include "train/launch/ranks.h"
+#include "train/parity/rounding.h"
 #include "train/program/launcher.h"
+#include "train/program/output.h"
 #include "train/program/program.h"
 
 using namespace trireme;
@@ -39,6 +41,34 @@ ParityReport compare(const TrainOptions& options, const std::shared_ptr<const Pa
   };
   run_ranks(options, on_rank, {common_flag("tolerance", tolerance ? fmt::format("{}", *tolerance) : "auto")});
   return report;
+}
+
+struct Outcome {
+  bool equal = false;
+  std::string text;
+};
+
+Outcome within(double tolerance, const ParityReport& report) {
+  return {report.largest() <= tolerance,
+          fmt::format("largest difference {:.2e}, tolerance {:.0e}", report.largest(), tolerance)};
+}
+
+/// Without --tolerance.
+Outcome explained(const TrainOptions& options, const ParityReport& report,
+                  const std::shared_ptr<const ParityReference>& reference) {
+  const bool rounds = size_of(options.precision.dtype) == 2;
+  ParityReport one_rank;
+  if (rounds) one_rank = Parity(on_one_rank(options), reference).compare(self_group());
+  const ParityResult result = parity_result(options, report, rounds ? &one_rank : nullptr, reference);
+  std::string text = rounds
+                         ? fmt::format(
+                               "largest difference to f32 {:.2e}, one rank's {:.2e}; at most {:.2f} times one rank's, "
+                               "accepted {}",
+                               report.largest(), one_rank.largest(), result.distance, result.accepted)
+                         : within(parity_tolerance, report).text;
+  if (result.explained) text += "; explained by rounding, which reaches as far on one rank";
+  if (!result.equal()) text += "; more than rounding explains";
+  return {result.equal(), text};
 }
 
 }  // namespace
@@ -64,6 +94,7 @@ int main(int argc, char** argv) {
               Range::above(0));
     flags.add_switch("all", all, "list every parameter, not only the worst five", true);
     if (!flags.parse_or_print(argc, argv)) return 0;
+    require_output();
     resolve(options, launcher_ranks());
     task->prepare_parity();
     task->validate();
@@ -73,25 +104,11 @@ int main(int argc, char** argv) {
     const auto reference = parity_reference(rounds ? in_f32(options) : options, parity_model(*task));
     const ParityReport report = compare(options, reference, tolerance);
     if (launcher_rank() == 0) std::fputs(parity_table(report, all ? -1 : 5).c_str(), stdout);
-    bool equal = report.largest() <= tolerance.value_or(1e-5);
-    std::string result =
-        fmt::format("largest difference {:.2e}, tolerance {:.0e}", report.largest(), tolerance.value_or(1e-5));
-    if (rounds) {
-      const ParityReport one_rank = Parity(on_one_rank(options), reference).compare(self_group());
-      const double ratio = rounding_ratio(report, one_rank, options.precision.dtype);
-      equal = ratio <= most_rounding_ratio;
-      result = fmt::format(
-          "largest difference to f32 {:.2e}, one rank's {:.2e}; at most {:.2f} times one rank's, accepted {}",
-          report.largest(), one_rank.largest(), ratio, most_rounding_ratio);
-    }
-    if (!equal && !tolerance) {
-      const double accepted = rounds ? most_rounding_ratio * roundoff(options.precision.dtype) : 1e-5;
-      equal = largest_excess(report, rounding_reach(options, reference), accepted) <= 1;
-      result += equal ? "; explained by rounding, which reaches as far on one rank" : "; more than rounding explains";
-    }
+    const Outcome outcome = tolerance ? within(*tolerance, report) : explained(options, report, reference);
     if (launcher_rank() == 0)
-      fmt::print("{}: {}{}, {}, {}: {}\n", equal ? "equal" : "DIFFERENT", task_name == "gpt" ? "" : task_name + ", ",
-                 to_string(options.mesh.shape), options.mesh.pipeline, name(options.precision.dtype), result);
-    return equal ? 0 : 1;
+      fmt::print("{}: {}{}, {}, {}: {}\n", outcome.equal ? "equal" : "DIFFERENT",
+                 task_name == "gpt" ? "" : task_name + ", ", to_string(options.mesh.shape), options.mesh.pipeline,
+                 name(options.precision.dtype), outcome.text);
+    return outcome.equal ? 0 : 1;
   });
 }

@@ -7,15 +7,20 @@
 // A RUN is the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl.
 // Read next: train/plot/curves.h, train/plot/braille.h, examples/pictures/curves.h.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/io.h"
 #include "examples/pictures/curves.h"
 #include "train/plot/braille.h"
 #include "train/plot/curves.h"
+#include "train/program/output.h"
 #include "train/program/program.h"
 #include "train/program/screen.h"
+#include "train/program/text_width.h"
 
 using namespace trireme;
 
@@ -23,9 +28,9 @@ namespace {
 
 constexpr const char* usage =
     "usage: plot RUN... [--svg FILE]\n\n"
-    "RUN: the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl.\n"
-    "Draws loss and validation loss by step in the terminal, for up to 26 runs in one chart.\n"
-    "--svg FILE: draws them into FILE instead, as SVG for a light and a dark page.\n";
+    "Draws loss and validation loss by step in the terminal, for up to 26 runs in one chart.\n\n"
+    "RUN         the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl\n"
+    "--svg FILE  draws them into FILE instead, as SVG for a light and a dark page";
 
 struct Request {
   std::vector<std::string> runs;
@@ -48,26 +53,57 @@ Request read(const std::vector<std::string>& words) {
     }
   }
   if (request.runs.empty() || request.runs.size() > most_runs)
-    fail(ExitCode::usage, "plot", "{} runs; expected 1 to {}; name the --out folders of runs, see --help",
-         request.runs.size(), most_runs);
+    fail(ExitCode::usage, "plot", "{} runs are named; expected 1 to {}: the --out folders of runs; see --help",
+         request.runs.empty() ? "no" : std::to_string(request.runs.size()), most_runs);
   if (request.svg && request.svg->empty()) fail(ExitCode::usage, "plot", "--svg is empty; expected a file to write");
   return request;
+}
+
+/// In a pipe, the size of a usual window.
+ChartSize size_for(const Screen& screen) {
+  if (!screen.terminal().wraps()) return {};
+  const std::optional<ChartSize> size = chart_size(screen);
+  if (!size)
+    fail(ExitCode::usage, "plot",
+         "the window has {} columns and {} rows; expected at least 40 and 15; enlarge it, or draw into a file with "
+         "--svg FILE",
+         screen.columns(), screen.rows());
+  return *size;
+}
+
+/// --svg replaces only a drawing, never a run's own files.
+void require_drawing(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return;
+  constexpr std::string_view beginning = "<svg";
+  std::string found(beginning.size(), '\0');
+  std::ifstream(path).read(found.data(), static_cast<std::streamsize>(found.size()));
+  if (found != beginning)
+    fail(ExitCode::usage, "plot",
+         "--svg {} exists and is not a drawing, and would be overwritten; expected a new name, or an SVG file to "
+         "replace; change --svg",
+         path);
 }
 
 int run(const std::vector<std::string>& words) {
   Screen& screen = Screen::of_process();
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (words.empty() || std::any_of(words.begin(), words.end(), asks)) {
-    screen.print(usage);
+  if (std::any_of(words.begin(), words.end(), asks)) {
+    require_output();
+    screen.print(wrapped_text(usage, screen.text_columns()));
     return 0;
   }
   const Request request = read(words);
+  if (request.svg)
+    require_drawing(*request.svg);
+  else
+    require_output();
   std::vector<RunCurves> curves;
   for (const std::string& path : request.runs) curves.push_back(read_curves(path));
   if (request.svg)
     write_file(*request.svg, pictures::draw_curves(curves));
   else
-    screen.print(draw_curves(curves, chart_size(screen), screen.terminal().unicode));
+    screen.print(draw_curves(curves, size_for(screen), screen.terminal().unicode));
   return 0;
 }
 

@@ -18,15 +18,16 @@ using namespace trireme;
 namespace {
 
 void declare(Flags& flags, supervisor::Options& o) {
+  const Range seconds{.low = 0, .high = 1e6};  // eleven days: more would not fit into the system's clocks
   flags.group("restarts");
   flags.add("restarts", "N", o.limits.restarts, "most restarts in a row without a newer checkpoint in between",
             Range::at_least(0));
   flags.add("pause", "SECONDS", o.limits.pause,
             "pause before the second restart in a row; the first is immediate, each further pause is twice as long",
-            Range::at_least(0));
-  flags.add("longest-pause", "SECONDS", o.limits.longest_pause, "upper limit of the pause", Range::at_least(0));
+            seconds);
+  flags.add("longest-pause", "SECONDS", o.limits.longest_pause, "upper limit of the pause", seconds);
   flags.add("grace", "SECONDS", o.grace,
-            "time for the other processes of a job to end after its command; then they are killed", Range::at_least(0));
+            "time for the other processes of a job to end after its command; then they are killed", seconds);
   flags.group("fewer ranks");
   flags.add("min-ranks", "M", o.least_ranks, "all", "continue with fewer ranks, but at least M, if not all can start",
             Range::at_least(1));

@@ -13,6 +13,7 @@
 #include "parallel/pipeline/drawing.h"
 #include "parallel/pipeline/schedules.h"
 #include "train/options/flags.h"
+#include "train/program/output.h"
 #include "train/program/program.h"
 
 using namespace trireme;
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
     flags.group("output");
     flags.add("svg", "PATH", svg, "file to draw the timeline in; empty: none");
     if (!flags.parse_or_print(argc, argv)) return 0;
+    require_output();
     const pipeline::Costs costs = parse_costs(costs_text);
     const pipeline::Schedule schedule =
         pipeline::make_schedule(name, static_cast<int>(ranks), static_cast<int>(microbatches));

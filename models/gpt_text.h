@@ -12,10 +12,12 @@
 
 namespace trireme {
 
+/// The configuration as JSON, as a checkpoint stores it.
 std::string gpt_text(const GptConfig& config, DType dtype);
 /// As Model::settings(): fields that others imply come last, so that a changed --width is reported before --ffn-width.
 std::vector<Model::Setting> gpt_settings(const std::string& text, const std::filesystem::path& path);
 
+/// What read_gpt_text() returns.
 struct StoredGpt {
   GptConfig config;
   DType dtype = DType::f32;

@@ -15,6 +15,9 @@ class LanguageModel : public Model {
   /// `length` rounded up so that it divides over the ranks that share a sequence.
   virtual std::int64_t padded_length(std::int64_t length) const = 0;
   virtual std::int64_t context() const = 0;  ///< the most tokens that it sees at once
+  /// Whether only differences of positions matter, as with rotary ones. Such a model can be given longer texts, in
+  /// evaluation, if RunState::document_starts lets each token see at most context() tokens.
+  virtual bool relative_positions() const { return false; }
 
   /// Last stage: logits of the token after position `position`, real tokens only, whole on every tp rank.
   /// -> [B, 1, V] f32

@@ -3,6 +3,7 @@
 #include "autograd/ops.h"
 #include "core/error.h"
 #include "models/settings.h"
+#include "nn/summary.h"
 
 namespace trireme {
 
@@ -11,6 +12,8 @@ Model::Model(const nn::Build& build, pipeline::StagePlan plan) : build_(build), 
   require(!plan_.empty() && stages() % ranks == 0, "model", "a plan of {} stages for {} ranks; expected a multiple",
           stages(), ranks);
 }
+
+std::string Model::summary() const { return nn::summary(build_); }
 
 Batch Model::enter(const Batch& batch) {
   run_state().first_sample = batch.sample_ids.front();
@@ -21,7 +24,7 @@ Batch Model::local_part(const Batch& batch) {
   if (mesh().size(Axis::cp) > 1)
     fail(ExitCode::usage, "model",
          "a model of the architecture '{}' does not divide its samples over cp, so each rank of {} would count all of "
-         "them; expected cp=1; change --mesh, or override Model::local_part",
+         "them; expected cp=1; change the mesh (--mesh), or override Model::local_part",
          architecture(), to_string(mesh().shape()));
   Batch local = batch;
   for (auto& [name, tensor] : local.tensors) tensor = tensor.to(device());
@@ -50,13 +53,13 @@ Tensor Model::hidden(int stage, const Tensor& input, const Batch& batch) {
 }
 
 Tensor Model::recomputed(nn::Module& block, const Tensor& x) {
-  // Dropout is keyed by the micro-batch, and backward runs when another one may be under way.
+  // Dropout masks depend on the numbers of the samples. When backward runs, those of another micro-batch may be set.
   const auto run = build_.run_state();
   return recompute(
       [&block, run, state = *run](const Tensor& input) {
-        const nn::RunState now = std::exchange(*run, state);
+        const nn::RunState current = std::exchange(*run, state);
         const Tensor output = block(input);
-        *run = now;
+        *run = current;
         return output;
       },
       x);

@@ -30,6 +30,8 @@
 
 namespace trireme {
 
+/// What training needs of a model; one rank's part of it. See the top of this file.
+/// @snippet training_test.cpp model
 class Model {
  public:
   virtual ~Model() = default;
@@ -63,10 +65,14 @@ class Model {
   virtual std::vector<Setting> settings(const std::string& configuration, const std::string& path) const;
 
   const ParameterList& parameters() const { return build_.parameters(); }
+  std::string summary() const;  ///< of this rank's part: nn/summary.h
   const BufferList& buffers() const { return build_.buffers(); }
-  nn::RoutingLog& routing() { return build_.routing(); }
-  Units& units() { return build_.units(); }
+  nn::RoutingLog& routing() { return build_.routing(); }  ///< what routers count; empty without experts
+  Units& units() { return build_.units(); }               ///< what ZeRO gathers and releases together
+  /// What changes from one forward to the next; shared by all layers.
   nn::RunState& run_state() { return *build_.run_state(); }
+  void eval() { run_state().training = false; }              ///< all layers compute as in evaluation
+  void train(bool on = true) { run_state().training = on; }  ///< ends eval()
   const nn::Parallelism& parallelism() const { return build_.parallelism(); }
   const DeviceMesh& mesh() const { return build_.mesh(); }
   DType dtype() const { return build_.dtype(); }
@@ -74,7 +80,7 @@ class Model {
   const pipeline::StagePlan& plan() const { return plan_; }        ///< the blocks of each stage of the whole model
   int stages() const { return static_cast<int>(plan_.size()); }    ///< of the whole model
   int chunks() const { return stages() / mesh().size(Axis::pp); }  ///< stages on each rank
-  bool is_last_stage(int stage) const { return stage == stages() - 1; }
+  bool is_last_stage(int stage) const { return stage == stages() - 1; }  ///< whether it computes the loss
 
  protected:
   /// `plan`: the blocks of every stage. Stage s lives on rank s mod pp. Throws ExitCode::internal when the stages do
@@ -92,8 +98,9 @@ class Model {
   int total_blocks() const { return plan_.back().end(); }
   bool holds_front() const { return mesh().is_first(Axis::pp); }
   bool holds_end() const { return mesh().is_last(Axis::pp); }
-  /// The Build for a module of the first or the last stage: it begins a unit, which is used when the module is called.
+  /// The Build for a module of the first stage: it begins a unit, which is used when the module is called.
   nn::Build front_unit(const std::string& name) const { return (build_ / name).unit(0); }
+  /// The same for the last stage.
   nn::Build end_unit(const std::string& name) const { return (build_ / name).unit(chunks() - 1); }
   /// Makes this rank's blocks, of "blocks.0", "blocks.1", ..: each is a unit.
   void make_blocks(const std::function<std::unique_ptr<nn::Module>(const nn::Build& block, int index)>& make);

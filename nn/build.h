@@ -10,8 +10,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nn/init.h"
 #include "nn/routing.h"
@@ -22,17 +24,30 @@
 namespace trireme::nn {
 
 class KvCache;
+class ModuleBase;
+struct LoraOptions;
+
+/// Whether `name` is below `base` in the tree of names: "blocks.3.norm" is below "blocks.3" and "", and not below
+/// "blocks.30".
+bool is_below(std::string_view name, std::string_view base);
+/// The rest of a name that is below `base`: "norm" of "blocks.3.norm" in "blocks.3".
+std::string_view name_within(std::string_view name, std::string_view base);
 
 /// What changes from one forward to the next. Shared by all modules of a model; set by the model's caller.
 struct RunState {
-  bool training = true;  ///< dropout is applied only then
-  /// Global number (since step 0) of the sample in row 0: dropout masks are keyed by it.
-  std::int64_t first_sample = 0;
+  bool training = true;  ///< false: all modules compute as in evaluation; of some modules: ModuleBase::eval()
+  /// Global number (since step 0) of the sample in row 0: dropout masks are keyed by it. Set it before each forward in
+  /// training; a layer that drops throws if nobody has.
+  std::optional<std::int64_t> first_sample;
   /// [B, T] i32 of the micro-batch's whole sequences, on the host: where each token's document begins
   /// (nn/documents.h); undefined: a sequence is one document.
   Tensor document_starts;
+  /// [B, T] i32 of the micro-batch's whole sequences, on the host: the position of each token, if it is not its place
+  /// in the sequence, as in documents whose positions begin again, and in texts with padding in front. Undefined: 0 to
+  /// T - 1. Masks do not depend on it.
+  Tensor positions;
   /// Evaluation only: keys and values of earlier tokens (nn/kv_cache.h). Forward is then given only the n new tokens,
-  /// and document_starts [B, n] are theirs. Null: forward is given whole sequences.
+  /// and document_starts and positions [B, n] are theirs. Null: forward is given whole sequences.
   std::shared_ptr<KvCache> cache;
   double loss_scale = 1;            ///< multiplies the loss, and layers' own losses (optim/loss_scaler.h)
   std::int64_t step_sequences = 0;  ///< sequences in the step's global batch: layers' own losses are means over them
@@ -40,6 +55,7 @@ struct RunState {
 
 /// What forward does not keep for backward; backward recomputes it (Chen et al. 2016).
 struct Recompute {
+  /// How much is recomputed.
   enum class Kind : std::uint8_t {
     none,
     selective,  ///< the outputs of norms and activations, recomputed from their inputs (autograd/node.h)
@@ -48,6 +64,7 @@ struct Recompute {
   Kind kind = Kind::none;
   int every = 1;
 
+  /// Whether block `index` keeps only its input.
   bool of_block(int index) const { return kind == Kind::blocks && (index + 1) % every == 0; }
 };
 
@@ -65,6 +82,8 @@ struct Parallelism {
   Placement residual() const { return sequence ? placement::S(1) : placement::I; }
 };
 
+/// What a layer needs to make its parameters: mesh, dtype, seed, device, and the name so far.
+/// @snippet modules_test.cpp build
 class Build {
  public:
   Build(std::shared_ptr<const DeviceMesh> mesh, DType dtype, std::uint64_t seed, const Parallelism& parallelism = {},
@@ -74,6 +93,12 @@ class Build {
   /// The same, but it begins a unit (parallel/parameters/unit.h), like one of FSDP: parameters made with it or its
   /// children are gathered together before each use. To build a Module with it registers a use. `chunk`: Unit::chunk.
   Build unit(int chunk = 0) const;
+  /// The same, but the Linear layers made with it or its children get adapters as `options` says: nn/lora.h.
+  Build with_lora(const LoraOptions& options) const;
+  /// The same, but parameters begin as zeros: for a model whose weights are loaded before they are used, since to draw
+  /// random numbers takes much longer than to load. Those of adapters are drawn, because the file may lack them.
+  Build to_be_loaded() const;
+  const LoraOptions* lora() const;  ///< of a layer of this name; null: it gets no adapter
   bool begins_unit() const { return begins_unit_; }
   UnitUse use_unit() const;  ///< registers the next use of the unit; call it in the order of a forward
   Units& units() const { return *units_; }
@@ -90,15 +115,17 @@ class Build {
   const std::string& name() const { return name_; }
   const std::shared_ptr<RunState>& run_state() const { return run_state_; }
 
+  /// Properties of a parameter besides its shape and placement.
   struct Options {
     std::int64_t logical_rows = -1;      ///< see Parameter::logical_rows; -1: all
     bool decay = false;                  ///< see Parameter::decay
     bool copy_of_earlier_stage = false;  ///< see Parameter::copy_of_earlier_stage
+    bool hidden_matrix = false;          ///< see Parameter::hidden_matrix; needs two dims or more
   };
   /// Makes this rank's shard of a parameter, initialised and registered. Throws ExitCode::usage if it does not divide
   /// evenly, or if a parameter or buffer of this name exists already.
   ParameterPtr parameter(std::string_view child, const Shape& global, const Placements& placements, const Init& init,
-                         const Options& options = {-1, false, false}) const;
+                         const Options& options = {-1, false, false, false}) const;
 
   /// Makes this rank's shard of a buffer (parallel/parameters/buffer.h), filled with `value` and registered.
   BufferPtr buffer(std::string_view child, const Shape& global, const Placements& placements, double value = 0,
@@ -108,8 +135,14 @@ class Build {
   /// All of the model made so far, through any Build that derives from the same one.
   const BufferList& buffers() const { return *buffers_; }
   const ParameterList& parameters() const { return *parameters_; }
+  const std::vector<ModuleBase*>& modules() const { return *modules_; }  ///< those that exist
+  // Of these, those whose names are below name().
+  ParameterList parameters_below() const;
+  BufferList buffers_below() const;
+  std::vector<ModuleBase*> modules_below() const;  ///< also those of this name
 
  private:
+  friend class ModuleBase;  // adds itself to the modules, and removes itself
   void require_new_name(const std::string& name, const Shape& global) const;
 
   std::shared_ptr<const DeviceMesh> mesh_;
@@ -120,11 +153,14 @@ class Build {
   std::string name_;
   std::shared_ptr<ParameterList> parameters_;
   std::shared_ptr<BufferList> buffers_;
+  std::shared_ptr<std::vector<ModuleBase*>> modules_;
   std::shared_ptr<RoutingLog> routing_;
   std::shared_ptr<Units> units_;
   Unit* unit_ = nullptr;
   bool begins_unit_ = false;
+  bool to_be_loaded_ = false;
   std::shared_ptr<RunState> run_state_;
+  std::shared_ptr<const LoraOptions> lora_;  // or null
 };
 
 }  // namespace trireme::nn

@@ -16,8 +16,9 @@
 namespace trireme::nn {
 
 /// q [B, T/cp, H, Dh], k, v [B, T/cp, Hkv, Dh], all heads of this tp rank -> [B, T/cp, H, Dh]. With cp = 1 plain
-/// attention. document_starts [B, T] as in nn/ring_attention.h, or undefined. Collective over cp.
+/// attention. document_starts [B, T] as in nn/ring_attention.h, or undefined; rule: a scale of 0 means 1 / sqrt(Dh).
+/// Collective over cp.
 Tensor context_attention(const Tensor& q, const Tensor& k, const Tensor& v, const DeviceMesh& mesh,
-                         ContextParallel method, const Tensor& document_starts);
+                         ContextParallel method, const Tensor& document_starts, const ScoreRule& rule = 0);
 
 }  // namespace trireme::nn

@@ -21,6 +21,26 @@ Tensor document_starts(const Tensor& ids, std::int64_t separator) {
   return starts;
 }
 
+Tensor document_positions(const Tensor& starts) {
+  const Tensor dense = contiguous(starts);
+  const std::int64_t length = starts.size(1);
+  Tensor positions = Tensor::empty(starts.shape(), DType::i32);
+  for (std::int64_t i = 0; i < starts.count(); ++i)
+    positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length) - dense.data<std::int32_t>()[i];
+  return positions;
+}
+
+Tensor window_starts(const Tensor& starts, std::int64_t batch, std::int64_t first, std::int64_t length,
+                     std::int64_t window) {
+  const Tensor dense = starts.defined() ? contiguous(starts) : Tensor::zeros({batch, length}, DType::i32);
+  Tensor seen = Tensor::empty({batch, length}, DType::i32);
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t t = 0; t < length; ++t)
+      seen.data<std::int32_t>()[b * length + t] = static_cast<std::int32_t>(
+          std::max<std::int64_t>(first + t - window + 1, dense.data<std::int32_t>()[b * length + t]));
+  return seen;
+}
+
 Tensor first_keys(const Tensor& starts, const PositionRuns& queries, const PositionRuns& keys) {
   const std::int64_t count = queries.back().local + queries.back().length, length = starts.size(1);
   Tensor first = Tensor::zeros({starts.size(0), count}, DType::i32);

@@ -16,6 +16,7 @@ enum class RouterNorm : std::uint8_t { before, after };
 /// then be one micro-batch.
 enum class BalanceScope : std::uint8_t { sequence, batch };
 
+/// Sizes and choices of a mixture of experts.
 struct ExpertsOptions {
   std::int64_t count = 0;  ///< E, of all ranks together; 0: no mixture, a plain Mlp
   std::int64_t top_k = 2;  ///< K experts compute each token

@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include "autograd/autocast.h"
+#include "nn/lora.h"
 #include "parallel/mesh/redistribute.h"
 
 namespace trireme::nn {
@@ -23,10 +25,17 @@ LinearPlacements placements(const Build& b, Split split, const Shape& out, bool 
   return {split == Split::in ? S(out.dims()) : b.beside_residual(), b.beside_residual()};
 }
 
+Init initial_weight(const LinearOptions& options, const Shape& out) {
+  Init init = options.weight_init.value_or(Init::normal(options.init_std));
+  init.output_dims = out.dims();
+  return init;
+}
+
 }  // namespace
 
 Linear::Linear(const Build& b, std::int64_t in, const Shape& out, Split split, const LinearOptions& options)
     : Module(b), split_(split), split_dim_(out.dims() - 1) {
+  require(out.dims() > 0, "linear", "{}: no output dims; expected at least one, such as {{4}}", name());
   const int tp = b.mesh().size(Axis::tp);
   if (split == Split::out && options.parts > 0 && options.parts % tp != 0) {
     require(tp % options.parts == 0, "linear", "{}: {} parts and tp={}: one must divide the other", name(),
@@ -34,24 +43,37 @@ Linear::Linear(const Build& b, std::int64_t in, const Shape& out, Split split, c
     parts_ = options.parts;
   }
   const LinearPlacements tp_placements = placements(b, split, out, parts_ > 0);
-  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = tp_placements.weight}, Init::normal(options.init_std),
-                        {.decay = true});
+  weight_ = b.parameter("weight", weight_shape(out, in), {.tp = tp_placements.weight}, initial_weight(options, out),
+                        {.decay = true, .hidden_matrix = options.hidden});
   if (options.bias) bias_ = b.parameter("bias", out, {.tp = tp_placements.bias}, Init::zeros());
+  if (const LoraOptions* const lora = b.lora())
+    lora_ = std::make_shared<Lora>(b, *lora, AdaptedLayer{in, out, split, parts_, options.separate_adapters});
 }
+
+Linear::Linear(const Build& b, std::int64_t in, std::int64_t out, const WholeLinearOptions& options)
+    : Linear(b, in, {out}, Split::none,
+             {.bias = options.bias, .weight_init = options.weight_init, .hidden = options.hidden}) {}
 
 Tensor Linear::forward(const Tensor& x) {
   if (split_ == Split::out) return of_replicated(gathered(x));
-  return complete() ? linear(x, weight(), bias()) : completed(linear(x, weight(), {}));
+  const Tensor y = with_adapter(linear(x, weight(), complete() ? bias() : Tensor()), x);
+  return complete() ? y : completed(y);
 }
 
 Tensor Linear::do_forward_add(const Tensor& residual, const Tensor& x) {
-  return split_ != Split::out && complete() ? linear(x, weight(), bias(), residual) : residual + forward(x);
+  if (split_ == Split::out || !complete()) return residual + forward(x);
+  return with_adapter(linear(x, weight(), bias(), residual), x);
 }
 
 Tensor Linear::of_replicated(const Tensor& x) {
   require(split_ == Split::out, "linear", "{} is not split by outputs", name());
-  return linear(x, weight(), bias());
+  Tensor y = with_adapter(linear(x, weight(), bias()), x);
+  if (const int tp = mesh().size(Axis::tp); tp > 1)
+    y.set_columns({.width = y.size(-1), .whole = y.size(-1) * tp, .parts = tp, .features = true});
+  return y;
 }
+
+Tensor Linear::with_adapter(const Tensor& y, const Tensor& x) const { return lora_ ? lora_->add(y, x, training()) : y; }
 
 Tensor Linear::gathered(const Tensor& x) const {
   const CallSite site(name());
@@ -61,7 +83,8 @@ Tensor Linear::gathered(const Tensor& x) const {
 Tensor Linear::completed(const Tensor& y) const {
   const CallSite site(name());
   const Tensor sum = redistribute(y, mesh(), Axis::tp, P, residual());
-  return bias_ ? sum + reshape(bias_->value(), {bias_->value().count()}) : sum;  // `out` of several dims is flat in y
+  if (!bias_) return sum;
+  return sum + reshape(for_product(bias_->value()), {bias_->value().count()});  // `out` of several dims is flat in y
 }
 
 /// What this rank computes with: its shard, or its part of a weight that ranks share.

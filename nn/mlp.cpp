@@ -1,18 +1,33 @@
 #include "nn/mlp.h"
 
 namespace trireme::nn {
+namespace {
+
+const MlpOptions& checked(const MlpOptions& o, const std::string& name) {
+  if (o.width < 1 || o.hidden < 1)
+    fail(ExitCode::usage, "mlp", "{}: width {} and hidden {}; expected both to be at least 1; set MlpOptions::{}", name,
+         o.width, o.hidden, o.width < 1 ? "width" : "hidden");
+  return o;
+}
+
+}  // namespace
 
 Mlp::Mlp(const Build& b, const MlpOptions& o)
     : Module(b),
-      activation_(o.activation),
+      activation_(checked(o, b.name()).activation),
+      gate_(o.gate),
       gated_(o.gated),
       up_(b / (o.gated ? "gate_up" : "up"), o.width, o.gated ? Shape{2, o.hidden} : Shape{o.hidden}, Split::out,
-          {.bias = o.bias, .init_std = o.init_std}),
+          {.bias = o.bias, .init_std = o.init_std, .separate_adapters = o.gated}),
       down_(b / "down", o.hidden, {o.width}, Split::in, {.bias = o.bias, .init_std = o.residual_init_std}) {}
 
 Tensor Mlp::do_forward_add(const Tensor& residual, const Tensor& x) {
   if (gated_) {
-    const Tensor hidden = swiglu(up_(x));  // [B, T, F/tp]
+    const Tensor hidden = gated_unit(up_(x), gate_);  // [B, T, F/tp]
+    return residual.defined() ? down_.forward_add(residual, hidden) : down_(hidden);
+  }
+  if (up_.adapted() || down_.adapted()) {
+    const Tensor hidden = apply_unary(activation_, up_(x));  // [B, T, F/tp]
     return residual.defined() ? down_.forward_add(residual, hidden) : down_(hidden);
   }
   const Tensor input = up_.gathered(x);  // [B, T, D]

@@ -1,7 +1,8 @@
 // Mlp: project up, apply the activation, project down. The hidden [.., F] is split over tp and never leaves its rank.
 //
 //   plain   down(activation(up(x)))
-//   gated   down(silu(gate(x)) * up(x)), SwiGLU (Shazeer 2020): gate and up are one weight gate_up [2, F, D]
+//   gated   down(silu(gate(x)) * up(x)), SwiGLU (Shazeer 2020): gate and up are one weight gate_up [2, F, D]. With
+//           another function than silu it is GeGLU (gelu), as in Gemma
 // Read next: nn/mlp.cpp, autograd/mlp.cpp.
 #pragma once
 
@@ -9,6 +10,7 @@
 
 namespace trireme::nn {
 
+/// Sizes and choices of an Mlp.
 struct MlpOptions {
   std::int64_t width = 0;          ///< D
   std::int64_t hidden = 0;         ///< F
@@ -17,6 +19,7 @@ struct MlpOptions {
   double init_std = 0.02;           ///< initial weights of `up`
   double residual_init_std = 0.02;  ///< initial weights of `down`, which writes into the residual stream
   bool gated = false;
+  Unary gate = Unary::silu;  ///< of a gated Mlp
 };
 
 class Mlp : public Module {
@@ -28,7 +31,7 @@ class Mlp : public Module {
   Tensor do_forward_add(const Tensor& residual, const Tensor& x) override;  ///< residual may be undefined
 
  private:
-  Unary activation_;
+  Unary activation_, gate_;
   bool gated_;
   Linear up_, down_;
 };

@@ -1,38 +1,64 @@
 #include "nn/module.h"
 
-#include "core/random.h"
-#include "nn/positions.h"
+#include "nn/sample_dropout.h"
 
 namespace trireme::nn {
+namespace {
 
-LayerNorm::LayerNorm(const Build& b, std::int64_t width, bool bias, double eps)
-    : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::ones())) {
+/// What a norm multiplies by: its weight [D], or 1 + weight.
+Tensor gain(const Tensor& weight, bool zero_centred) { return zero_centred ? weight + 1.0 : weight; }
+
+}  // namespace
+
+Tensor Module::operator()(const Tensor& x) {
+  return call([&] { return with_hooks(x, forward(x)); });
+}
+
+Tensor Module::forward_add(const Tensor& residual, const Tensor& x) {
+  return call([&] { return with_hooks(x, do_forward_add(residual, x)); });
+}
+
+Tensor Module::with_hooks(const Tensor& x, const Tensor& y) const {
+  for (const ForwardHook& hook : hooks_) hook(*this, x, y);
+  return y;
+}
+
+LayerNorm::LayerNorm(const Build& b, std::int64_t width, bool bias, double eps, bool zero_centred)
+    : Module(b),
+      eps_(eps),
+      zero_centred_(zero_centred),
+      weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::constant(zero_centred ? 0 : 1))) {
   if (bias) bias_ = b.parameter("bias", {width}, {.tp = b.beside_residual()}, Init::zeros());
 }
 
 Tensor LayerNorm::forward(const Tensor& x) {
-  return layer_norm(x, weight_->value(), bias_ ? bias_->value() : Tensor(), eps_);
+  return layer_norm(x, gain(weight_->value(), zero_centred_), bias_ ? bias_->value() : Tensor(), eps_);
 }
 
-RmsNorm::RmsNorm(const Build& b, std::int64_t width, double eps)
-    : Module(b), eps_(eps), weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::ones())) {}
+RmsNorm::RmsNorm(const Build& b, std::int64_t width, double eps, bool zero_centred)
+    : Module(b),
+      eps_(eps),
+      zero_centred_(zero_centred),
+      weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::constant(zero_centred ? 0 : 1))) {}
 
-Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, weight_->value(), eps_); }
+Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, gain(weight_->value(), zero_centred_), eps_); }
+
+Dropout::Dropout(const Build& b, double p) : Module(b), p_(p) {
+  if (!(p >= 0 && p < 1))
+    fail(ExitCode::usage, "dropout", "{}: a probability of {}; expected at least 0 and less than 1", name(), p);
+  for (const ModuleBase* other : b.modules())
+    if (other != this && other->name() == name() && dynamic_cast<const Dropout*>(other) != nullptr)
+      fail(ExitCode::usage, "dropout",
+           "two Dropouts have the name '{}', and would drop the same elements; expected a name of its own for each; "
+           "give "
+           "one of the two another name: b / \"name\"",
+           name());
+}
 
 Tensor Dropout::forward(const Tensor& x) {
   if (!drops()) return x;
-  require(x.dims() == 3, "dropout", "{} expects [B, T, D], got {}", name(), x.shape());
-  const std::int64_t length = sequence_length(mesh(), parallelism(), x.size(1));
-  Rectangle where{.global = x.shape().with(0, run_state().first_sample + x.size(0)).with(1, length),
-                  .start = {run_state().first_sample, 0, 0}};
-  const PositionRuns runs = residual_positions(mesh(), parallelism(), length);
-  std::vector<Tensor> parts;
-  for (const PositionRun& run : runs) {  // one run, except under context parallelism
-    where.start[1] = run.global;
-    const Tensor part = runs.size() == 1 ? x : slice(x, 1, run.local, run.length);
-    parts.push_back(dropout(part, p_, seed_, stream_of(name()), where));
-  }
-  return concat(parts, 1);
+  const std::int64_t features = x.dims() > 0 ? x.size(-1) : 0;
+  return dropout_in_samples(x, p_, build(), name(), {.tokens = parallelism(), .features = features});
 }
 
 }  // namespace trireme::nn

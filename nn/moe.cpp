@@ -19,9 +19,10 @@ Moe::Moe(const Build& b, const MoeOptions& o)
   const Build widen = b / (o.expert.gated ? "gate_up" : "up"), narrow = b / "down";
   const auto split = [](int tp_dim) { return Placements{.ep = S(0), .tp = S(tp_dim)}; };
   up_ = widen.parameter("weight", o.expert.gated ? Shape{experts, 2, f, d} : Shape{experts, f, d},
-                        split(o.expert.gated ? 2 : 1), Init::normal(o.expert.init_std), {.decay = true});
-  down_ =
-      narrow.parameter("weight", {experts, d, f}, split(2), Init::normal(o.expert.residual_init_std), {.decay = true});
+                        split(o.expert.gated ? 2 : 1), Init::normal(o.expert.init_std),
+                        {.decay = true, .hidden_matrix = true});
+  down_ = narrow.parameter("weight", {experts, d, f}, split(2), Init::normal(o.expert.residual_init_std),
+                           {.decay = true, .hidden_matrix = true});
   if (o.expert.bias) {
     up_bias_ = widen.parameter("bias", o.expert.gated ? Shape{experts, 2, f} : Shape{experts, f},
                                split(o.expert.gated ? 2 : 1), Init::zeros());
@@ -42,7 +43,7 @@ Tensor Moe::forward(const Tensor& x) {
   const Tensor tokens = gathered(x);                              // [B, T, D], on every tp rank
   const Tensor gate = cast_to(gathered(choice.gate), x.dtype());  // [B, T, K]
   Tensor expert = gathered(choice.expert);                        // [B, T, K]
-  if (run_state().training && options_.experts.capacity_factor) {
+  if (training() && options_.experts.capacity_factor) {
     const std::int64_t length = expert.size(1) * mesh().size(Axis::cp);
     expert = drop_beyond(expert, experts, expert_capacity(options_.experts, length), mesh());
   }
@@ -61,7 +62,8 @@ Tensor Moe::forward(const Tensor& x) {
 Tensor Moe::apply_experts(const Tensor& rows, const std::vector<std::int64_t>& starts) const {
   const bool biased = up_bias_ != nullptr;
   const Tensor up = grouped_linear(rows, starts, up_->value(), biased ? up_bias_->value() : Tensor());
-  const Tensor hidden = options_.expert.gated ? swiglu(up) : apply_unary(options_.expert.activation, up);  // [R, F/tp]
+  const Tensor hidden = options_.expert.gated ? gated_unit(up, options_.expert.gate)
+                                              : apply_unary(options_.expert.activation, up);  // [R, F/tp]
   Tensor bias = biased ? down_bias_->value() : Tensor();
   // Added once, not tp times. Every rank records it on the tape, so that all ranks have the complete gradient.
   if (biased && mesh().size(Axis::tp) > 1) bias = bias * (mesh().is_first(Axis::tp) ? 1.0 : 0.0);

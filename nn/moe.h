@@ -1,4 +1,4 @@
-// Moe: a mixture of experts in the place of an Mlp (Shazeer et al. 2017). There are E small Mlps; each token passes
+// Moe: a mixture of experts instead of an Mlp (Shazeer et al. 2017). There are E small Mlps; each token passes
 // through the K that the router chose for it:
 //
 //   y = sum over the chosen e of gate_e * expert_e(x)  +  shared(x)
@@ -27,11 +27,14 @@
 
 namespace trireme::nn {
 
+/// Sizes and choices of a Moe.
 struct MoeOptions {
   MlpOptions expert;  ///< of one expert; hidden is F
   ExpertsOptions experts;
 };
 
+/// A mixture of experts; experts are split over ep. See the top of this file.
+/// @snippet modules_test.cpp moe
 class Moe : public Module {
  public:
   Moe(const Build& b, const MoeOptions& options);

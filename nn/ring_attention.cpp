@@ -1,5 +1,6 @@
 #include "nn/ring_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/op.h"
@@ -45,7 +46,14 @@ struct Part {
 struct Block {
   Part queries, keys;
   bool causal = false;
-  Tensor first_key;  // [B, queries] i32, or undefined
+  Tensor first_key;    // [B, queries] i32, or undefined
+  bool empty = false;  // no query sees a key
+
+  void set_first_key(const Tensor& first, Device device) {
+    const auto all = first.span<std::int32_t>();
+    empty = std::all_of(all.begin(), all.end(), [&](std::int32_t key) { return key >= keys.length; });
+    first_key = first.to(device);
+  }
 };
 
 /// to += from, views of one shape whose rows [T, H, Dh] are dense.
@@ -56,12 +64,12 @@ void add_to(const Tensor& from, const Tensor& to) {
   }
 }
 
-/// out = softmax(scale q k^T) v and its gradients as in autograd/attention.cpp, block after block of keys. Forward
+/// out = softmax(scores of q k^T) v and its gradients as in autograd/attention.cpp, block after block of keys. Forward
 /// merges the blocks by log-sum-exp. Backward computes each block's terms of dq, dk and dv from the merged lse and out.
 struct RingAttention : Op {
   static constexpr const char* name = "ring_attention";
   ProcessGroup* ring = nullptr;
-  double scale = 1;
+  ScoreRule rule = 1;
   Tensor document_starts;  // [B, T] i32, or undefined
   Tensor q, kv, out, lse;  // [B, T/n, H, Dh], [2, B, T/n, Hkv, Dh], as q, [B, H, T/n]
 
@@ -74,7 +82,7 @@ struct RingAttention : Op {
       PositionRuns queries = zigzag(local * n, n, ring->rank()), keys = zigzag(local * n, n, s.source);
       if (s.queries < local) queries = part(queries, 2, 1);
       if (s.keys < local) keys = part(keys, 2, 0);
-      b.first_key = first_keys(document_starts, queries, keys).to(q.device());
+      b.set_first_key(first_keys(document_starts, queries, keys), q.device());
     }
     return b;
   }
@@ -85,8 +93,8 @@ struct RingAttention : Op {
     const PositionRuns here = zigzag(local * ring->size(), ring->size(), ring->rank());
     Block b{.queries = {which * half, half}, .keys = {0, (which + 1) * half}, .causal = true, .first_key = {}};
     if (document_starts.defined())
-      b.first_key =
-          first_keys(document_starts, part(here, 2, which), which == 0 ? part(here, 2, 0) : here).to(q.device());
+      b.set_first_key(first_keys(document_starts, part(here, 2, which), which == 0 ? part(here, 2, 0) : here),
+                      q.device());
     return b;
   }
 
@@ -115,12 +123,13 @@ struct RingAttention : Op {
   }
 
   void attend(const Block& b, const Tensor& held, Tensor& merged) {
+    if (b.empty) return;
     const KernelTable& table = kernels(q.device());
     const Tensor k = b.keys.of(view::select(held, 0, 0)), v = b.keys.of(view::select(held, 0, 1));
     const Tensor some = b.queries.of(q);  // [B, queries, H, Dh]
     Tensor part_out = Tensor::empty(some.shape(), q.dtype(), q.device());
     Tensor part_lse = Tensor::empty({q.size(0), q.size(2), b.queries.length}, accumulate_dtype(q), q.device());
-    table.attention(some, k, v, scale, b.causal, b.first_key, part_out, part_lse);
+    table.attention(some, k, v, rule, b.causal, b.first_key, part_out, part_lse);
     if (!merged.defined()) {  // the first block has all queries, and each sees at least itself
       merged = cast(part_out, accumulate_dtype(q));
       lse = part_lse;
@@ -141,9 +150,9 @@ struct RingAttention : Op {
       const bool more = step + 1 < n;
       Shift next = more ? shift(held, *ring, keys_tag) : Shift{};
       const Block b = step == 0 ? own_half(1) : block(step);
-      const Tensor terms = add_gradients(b, held, dout, dq);  // [2, B, keys, Hkv, Dh]
+      const Tensor terms = b.empty ? Tensor() : add_gradients(b, held, dout, dq);  // [2, B, keys, Hkv, Dh]
       const Tensor sum = step == 0 ? Tensor::zeros(kv.shape(), sum_dtype, q.device()) : sums.wait();
-      add_terms(b, terms, sum);
+      if (!b.empty) add_terms(b, terms, sum);
       sums = shift(sum, *ring, gradients_tag);
       if (more) held = next.wait();
     }
@@ -168,7 +177,7 @@ struct RingAttention : Op {
     const Tensor terms = Tensor::empty({2, k.size(0), k.size(1), k.size(2), k.size(3)}, k.dtype(), k.device());
     Tensor dk = view::select(terms, 0, 0), dv = view::select(terms, 0, 1);
     kernels(q.device())
-        .attention_backward(some, k, v, b.queries.of(out), contiguous(b.queries.of(lse, 2)), b.queries.of(dout), scale,
+        .attention_backward(some, k, v, b.queries.of(out), contiguous(b.queries.of(lse, 2)), b.queries.of(dout), rule,
                             b.causal, b.first_key, dq_term, dk, dv);
     add_to(dq_term, b.queries.of(dq));
     return terms;
@@ -191,8 +200,8 @@ RingStep ring_step(int step, int rank, int ranks, std::int64_t local) {
 }
 
 Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, ProcessGroup& ring,
-                      const Tensor& document_starts, double scale) {
-  if (ring.size() == 1) return attention(q, k, v, true, scale, document_starts);
+                      const Tensor& document_starts, const ScoreRule& rule) {
+  if (ring.size() == 1) return attention(q, k, v, true, rule.scale, document_starts, rule.softcap);
   require(q.dims() == 4 && k.dims() == 4 && v.shape() == k.shape() && q.size(0) == k.size(0) &&
               q.size(1) == k.size(1) && q.size(3) == k.size(3) && k.size(2) > 0 && q.size(2) % k.size(2) == 0,
           "ring attention",
@@ -201,8 +210,9 @@ Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, Process
   require(q.size(1) % 2 == 0, "ring attention", "a rank holds two chunks of one length, got {} tokens", q.size(1));
   RingAttention op;
   op.ring = &ring;
-  op.scale = scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
+  op.rule = {rule.scale != 0 ? rule.scale : 1.0 / std::sqrt(static_cast<double>(q.size(-1))), rule.softcap};
   op.document_starts = document_starts;
+  op.saved.add(document_starts, "document_starts");
   return apply(std::move(op), q, k, v);
 }
 

@@ -1,5 +1,6 @@
 #include "nn/router.h"
 
+#include "autograd/autocast.h"
 #include "nn/positions.h"
 
 namespace trireme::nn {
@@ -42,6 +43,7 @@ Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options
 }
 
 Tensor Router::forward(const Tensor& x) {
+  const Autocast in_f32(std::nullopt);
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   return linear(cast_to(x, wide), cast_to(weight_->value(), wide), {});  // [B, T, E]
 }
@@ -60,7 +62,7 @@ Router::Choice Router::choose(const Tensor& x) {
   };
   choice.gate = options_.norm == RouterNorm::before ? picked(probabilities) : softmax(picked(logits));
   // If forward is recomputed, only the recorded one counts.
-  if (!run_state().training || !grad_enabled()) return choice;
+  if (!training() || !grad_enabled()) return choice;
   const Tensor counts = count_choices(choice.expert, options_.count);  // [B, E]
   add_rows(counts, routing_.load);
   if (options_.aux_loss > 0 || options_.z_loss > 0)

@@ -28,6 +28,7 @@ class Router : public Module {
 
   Tensor forward(const Tensor& x) override;  // residual [B, T, D] -> logits [B, T, E] f32
 
+  /// The result of choose().
   struct Choice {
     Tensor expert;  ///< [B, T, K] i32, the largest first; on the CPU, which plans the dispatch
     Tensor gate;    ///< [B, T, K] f32

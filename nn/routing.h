@@ -32,6 +32,7 @@ struct RoutingReport {
   double imbalance = 0;  ///< load of the busiest expert over the mean load in its router; maximum over routers
 };
 
+/// What all routers of a model count in a step.
 class RoutingLog {
  public:
   /// Registers a router; the reference stays valid.

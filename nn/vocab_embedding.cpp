@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/ids.h"
 #include "parallel/mesh/redistribute.h"
 
 namespace trireme::nn {
@@ -26,6 +27,8 @@ VocabEmbedding::VocabEmbedding(const Build& b, std::int64_t vocab, std::int64_t 
 }
 
 Tensor VocabEmbedding::forward(const Tensor& ids) {
+  check_ids("embedding", "token", ids, {.first = 0, .end = slice_.global},
+            "use the tokenizer of the model, or make the model with a larger vocabulary");
   return redistribute(embedding(weight_->value(), ids, slice_.first), mesh(), Axis::tp, P, residual());
 }
 
@@ -33,6 +36,12 @@ Tensor VocabEmbedding::logits(const Tensor& h) {
   return logits_of_replicated(redistribute(h, mesh(), Axis::tp, residual(), R));
 }
 
-Tensor VocabEmbedding::logits_of_replicated(const Tensor& h) { return linear(h, weight_->value(), {}); }
+Tensor VocabEmbedding::logits_of_replicated(const Tensor& h) {
+  Tensor logits = linear(h, weight_->value(), {});  // [.., V/tp]
+  const std::int64_t width = logits.size(-1);
+  if (width != slice_.global)
+    logits.set_columns({.width = width, .whole = slice_.global, .parts = mesh().size(Axis::tp)});
+  return logits;
+}
 
 }  // namespace trireme::nn

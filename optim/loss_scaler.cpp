@@ -20,18 +20,22 @@ void LossScaler::updated() {
 void LossScaler::overflowed(double norm) {
   if (!active_) {
     fail(ExitCode::numerical, "train",
-         "the gradient norm is {}; expected a finite number; lower --lr or raise --warmup-steps", norm);
+         "the gradient norm is {}; expected a finite number; lower the learning rate (--lr) or the norm that is "
+         "clipped to "
+         "(--clip), or warm up for longer (--warmup-steps)",
+         norm);
   }
   ++state_.skipped;
   ++state_.in_a_row;
   state_.good_updates = 0;
   if (config_.dynamic ? state_.scale <= smallest : state_.in_a_row > patience) {
     fail(ExitCode::numerical, "train",
-         "the gradient norm is {} at a loss scale of {}, {}; expected a finite number; lower --lr{}, or use "
-         "--dtype bf16",
+         "the gradient norm is {} at a loss scale of {}, {}; expected a finite number; lower the learning rate (--lr) "
+         "or "
+         "the norm that is clipped to (--clip), warm up for longer (--warmup-steps){}, or use bf16 (--dtype)",
          norm, state_.scale,
          config_.dynamic ? "the smallest" : fmt::format("which is fixed, {} steps in a row", state_.in_a_row),
-         config_.dynamic ? "" : ", or --loss-scale");
+         config_.dynamic ? "" : ", lower the fixed scale (LossScaleConfig, --loss-scale)");
   }
   if (!config_.dynamic) return;
   if (state_.overflows_left > 0) --state_.overflows_left;

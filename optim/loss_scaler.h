@@ -13,6 +13,7 @@
 
 namespace trireme::optim {
 
+/// How the loss scale begins and changes.
 struct LossScaleConfig {
   double initial = 65536;
   bool dynamic = true;          ///< false: always `initial`
@@ -20,6 +21,7 @@ struct LossScaleConfig {
   std::int64_t hysteresis = 2;  ///< overflows it takes to halve the scale
 };
 
+/// The loss scale of f16 training, and what happens after an overflow.
 class LossScaler {
  public:
   static constexpr double smallest = 1, largest = 16777216;  // 2^24
@@ -50,6 +52,7 @@ class LossScaler {
   void overflowed(double norm);
 
   const State& state() const { return state_; }
+  /// When resuming.
   void set_state(const State& state) { state_ = state; }
 
  private:

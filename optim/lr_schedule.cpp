@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/error.h"
+
 namespace trireme::optim {
 namespace {
 
@@ -23,7 +25,24 @@ std::optional<LrShape> lr_shape(std::string_view text) {
 std::vector<std::string_view> lr_shape_names() { return {names.begin(), names.end()}; }
 
 double LrSchedule::at(std::int64_t step) const {
-  if (step < warmup_steps) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
+  if (step < 0 || warmup_steps < 0 || !std::isfinite(lr) || lr < 0)
+    fail(ExitCode::usage, "lr_schedule",
+         "step {}, {} steps of warm-up and a rate of {}; expected numbers of at least 0", step, warmup_steps, lr);
+  if (shape != LrShape::constant && decay_end == 0 && decay_begin > 0)
+    fail(ExitCode::usage, "lr_schedule",
+         "the rate is to fall from step {} on, but decay_end is not set; expected the step at which it is min_lr; set "
+         "LrSchedule::decay_end",
+         decay_begin);
+  if (shape != LrShape::constant && decay_end != 0 && min_lr > lr)
+    fail(ExitCode::usage, "lr_schedule",
+         "min_lr {} is above lr {}: the rate would rise; expected at most lr; set LrSchedule::min_lr, which is 0 by "
+         "default",
+         min_lr, lr);
+  if (step < warmup_steps) {
+    if (!warmup_lr) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
+    return *warmup_lr + (lr - *warmup_lr) * static_cast<double>(step) / static_cast<double>(warmup_steps);
+  }
+  if (decay_end == 0) return lr;
   const auto span = static_cast<double>(std::max<std::int64_t>(decay_end - decay_begin, 1));
   const double way = std::clamp(static_cast<double>(step - decay_begin) / span, 0.0, 1.0);
   switch (shape) {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,7 +25,12 @@ namespace trireme {
 
 class DataParallel {
  public:
+  DataParallel() = default;
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
   virtual ~DataParallel() = default;
+  /// Expires with this object: for those who keep a pointer to it.
+  std::weak_ptr<const bool> lifetime() const { return lifetime_; }
 
   /// The shards that this rank updates, in the order of the parameters. Construct the optimizer with them.
   virtual const ShardList& shards() const = 0;
@@ -39,13 +45,17 @@ class DataParallel {
   /// sum = the sum of squares of the whole model's gradient (parallel/gradient_norm.h); f64 [1], on the gradients'
   /// device. After finish().
   virtual void sum_squares(Tensor& sum) const = 0;
-  /// The norm of that gradient. Waits for the device.
+  /// Throws ExitCode::usage, naming `where`, unless finish() has been called since the last backward.
+  virtual void require_summed(std::string_view where) const = 0;
+  /// The norm of that gradient. Waits for the device. Throws as require_summed().
   double gradient_norm() const;
-  /// This rank's part of a summed gradient, by place in shards(). After finish().
+  /// This rank's part of a summed gradient, by place in shards(), of a parameter that is not frozen. After finish().
   virtual Tensor gradient(std::size_t place) const = 0;
   /// Updates the shards at these places in shards(), in one pass.
   using UpdateShards = std::function<void(std::span<const std::size_t> places)>;
-  /// Updates all weights: calls `update_shards` one or more times, with each place in exactly one call. After finish().
+  /// Updates all weights: calls `update_shards` one or more times, with each place in exactly one call (those of frozen
+  /// parameters in one call or none). After finish(), or at any time between steps if `update_shards` reads no
+  /// gradients.
   virtual void update(const UpdateShards& update_shards) = 0;
   /// Completes weights that are still on their way to this rank. Call before weights or optimizer state are read.
   virtual void finish_gathers() {}
@@ -59,6 +69,9 @@ class DataParallel {
   virtual void check_hashes() {}
   /// Call after loading weights or state: they are not checked again until the next update.
   virtual void forget_hashes() {}
+
+ private:
+  std::shared_ptr<const bool> lifetime_ = std::make_shared<const bool>(true);
 };
 
 }  // namespace trireme

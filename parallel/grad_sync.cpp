@@ -7,6 +7,7 @@
 #include "core/kernels.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/grad_sync_tied.h"
+#include "parallel/parameters/same_model.h"
 
 namespace trireme {
 
@@ -24,15 +25,30 @@ bool sums_over_data(const std::vector<Axis>& axes) { return !axes.empty() && axe
 }  // namespace
 
 GradSync::GradSync(const ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes) : mesh_(mesh) {
+  check_parameters("grad_sync", parameters);
+  for (const ParameterPtr& parameter : parameters)
+    require(
+        parameter->summed_by == GradientSum::nobody, "grad_sync",
+        "{} has a GradSync already, whose sums would be lost; expected one for each parameter; destroy the other, or "
+        "make one of all parameters",
+        parameter->name);
+  require_same_model(parameters, mesh);
+  later_ = LaterParameters(parameters);
   fill_buckets(parameters, bucket_bytes);
+  tied_ = find_tied(parameters, mesh);
   for (Slot& slot : slots_) {
     slot.parameter->leaf().on_grad_ready([this, &slot] { gradient_ready(slot); });
+    slot.parameter->summed_by = GradientSum::grad_sync;
+    slot.parameter->gradient_summed = false;
   }
-  tied_ = find_tied(parameters, mesh);
 }
 
 GradSync::~GradSync() {
-  for (const Slot& slot : slots_) slot.parameter->leaf().clear_hooks();
+  for (const Slot& slot : slots_) {
+    if (Leaf* const leaf = leaf_of(slot.parameter->local)) leaf->clear_hooks();
+    slot.parameter->summed_by = GradientSum::nobody;
+    slot.parameter->gradient_summed = false;
+  }
 }
 
 void GradSync::fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes) {
@@ -43,6 +59,7 @@ void GradSync::fill_buckets(const ParameterList& parameters, std::int64_t bucket
   std::map<Kind, Open> open;  // a bucket is summed as a whole
   const ParameterList newest_first(parameters.rbegin(), parameters.rend());
   for (const ParameterPtr& parameter : newest_first) {
+    if (!parameter->requires_grad()) continue;
     const Kind kind = kind_of(*parameter);
     const std::int64_t bytes = padded(parameter->local.count()) * static_cast<std::int64_t>(sizeof(float));
     Open& bucket = open[kind];
@@ -84,10 +101,25 @@ void GradSync::close_bucket(const Kind& kind, std::vector<std::size_t> slots) {
 }
 
 void GradSync::zero_grad() {
-  for (const Slot& slot : slots_) slot.parameter->leaf().restart();
+  require(
+      phase_ != Phase::backward, "grad_sync",
+      "{}: zero_grad() after a backward whose gradients were not summed over ranks; expected finish() after the last "
+      "backward of a step, and the optimizer's step after it",
+      mesh_.where());
+  phase_ = Phase::zero;
+  for (const Slot& slot : slots_) {
+    slot.parameter->leaf().restart();
+    slot.parameter->gradient_summed = false;
+  }
 }
 
 void GradSync::gradient_ready(Slot& slot) {
+  require(
+      phase_ != Phase::summed, "grad_sync",
+      "{}: {} gets a gradient after finish(), which would be added to the sum over ranks; expected zero_grad() before "
+      "the first backward of a step",
+      mesh_.where(), slot.parameter->name);
+  phase_ = Phase::backward;
   if (!in_last_backward_) return;
   require(!slot.ready, "grad_sync",
           "{}: {} was completed twice in one backward; its first gradient may have been sent already", mesh_.where(),
@@ -130,9 +162,16 @@ void GradSync::sum(const Tensor& gradients, ProcessGroup& group, SumOrder order)
 }
 
 GradSyncReport GradSync::finish() {
+  require(phase_ != Phase::summed, "grad_sync",
+          "{}: finish() was called twice, which would add up sums over ranks once more; expected zero_grad() and a "
+          "backward "
+          "in between",
+          mesh_.where());
+  later_.require_summed("grad_sync");
   const CallSite site("sums of gradients");
   const Clock::time_point start = Clock::now();
   in_last_backward_ = false;
+  phase_ = Phase::summed;
   while (launched_ < buckets_.size()) launch_next();
   for (Bucket& bucket : buckets_) {
     std::exchange(bucket.over_data, {}).wait();
@@ -146,7 +185,10 @@ GradSyncReport GradSync::finish() {
   for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends(), SumOrder::ranks);
   report_.exposed_seconds = seconds(Clock::now() - start);
   launched_ = completed_ = 0;
-  for (Slot& slot : slots_) slot.ready = false;
+  for (Slot& slot : slots_) {
+    slot.ready = false;
+    slot.parameter->gradient_summed = true;
+  }
   for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
   return std::exchange(report_, {});
 }

@@ -21,10 +21,12 @@
 #include <vector>
 
 #include "parallel/mesh/mesh.h"
+#include "parallel/parameters/later_parameters.h"
 #include "parallel/parameters/parameter.h"
 
 namespace trireme {
 
+/// What GradSync::finish() did in a step.
 struct GradSyncReport {
   double exposed_seconds = 0;  ///< spent in finish(): not hidden behind backward
   /// Time with sums under way, hidden or not. An upper bound: a hidden sum's end is seen when the next gradient is
@@ -35,26 +37,32 @@ struct GradSyncReport {
   int copies_overlapped = 0;   ///< hybrid sharding: of these, sums over copies of shards
 };
 
+/// Gradients in buckets, and their sums over the mesh; see the top of this file.
+/// @snippet training_test.cpp ranks
 class GradSync {
  public:
   static constexpr std::int64_t default_bucket_bytes = std::int64_t{25} << 20;
 
-  /// Gives every parameter a zero gradient in a bucket of at most `bucket_bytes` (a larger parameter has a bucket of
-  /// its own). Collective over the mesh when pp > 1. `parameters` in the order of creation, equal on all ranks of a
-  /// stage; `mesh` must outlive this object.
+  /// Gives every parameter that is not frozen a zero gradient in a bucket of at most `bucket_bytes` (a larger parameter
+  /// has a bucket of its own). `parameters` in the order of creation, with equal values where ranks hold copies: throws
+  /// ExitCode::desync if they differ (parallel/parameters/same_model.h). So load weights before. Collective over the
+  /// mesh, which must outlive this object.
   GradSync(const ParameterList& parameters, const DeviceMesh& mesh, std::int64_t bucket_bytes = default_bucket_bytes);
+  GradSync(const ParameterList&, const DeviceMesh&&, std::int64_t = 0) = delete;  ///< the mesh would be gone at once
   ~GradSync();
   GradSync(const GradSync&) = delete;
   GradSync& operator=(const GradSync&) = delete;
 
-  /// Starts a step: all gradients become 0.
+  /// Starts a step: all gradients become 0. Call it, the backwards and finish() in this order: anything else throws
+  /// ExitCode::internal. A new GradSync has gradients of 0 already.
   void zero_grad();
   /// Call before each backward; `last`: it is its stage's last of the step. Gradients that become ready in a last
   /// backward are complete, and their buckets are summed early. Without this call finish() sums everything, with the
   /// same bits.
   void last_microbatch(bool last = true) { in_last_backward_ = last; }
   /// Ends a step: all gradients are the sums over the mesh, also of parameters that took no part and of embeddings
-  /// tied across stages.
+  /// tied across stages. A second call without zero_grad() in between throws ExitCode::internal; a layer that was made
+  /// after this object and has a gradient, ExitCode::usage.
   GradSyncReport finish();
 
   /// Parameters that both ends of the pipeline hold, in the same order on both; elsewhere empty.
@@ -95,10 +103,12 @@ class GradSync {
   void sum(const Tensor& gradients, ProcessGroup& group, SumOrder order);
 
   const DeviceMesh& mesh_;
+  LaterParameters later_;
   std::vector<Slot> slots_;         // complete once made: the hooks point into it
   std::vector<Bucket> buckets_;     // in the order in which they are summed
   std::vector<ParameterPtr> tied_;  // shared by both ends of the pipeline, in one order on both
   bool in_last_backward_ = false;
+  enum class Phase : std::uint8_t { zero, backward, summed } phase_ = Phase::zero;  // of the gradients
   std::size_t launched_ = 0, completed_ = 0;  // how many of buckets_, from the front
   Clock::time_point last_completion_;
   GradSyncReport report_;

@@ -34,6 +34,12 @@ void require_own_parts(const ParameterList& parameters, const DeviceMesh& mesh) 
   }
 }
 
+/// What both ends of the pipeline must have in common.
+std::string description(const Parameter& parameter) {
+  return fmt::format("{} {} of seed {}, {}", parameter.name, parameter.local.shape(), parameter.seed,
+                     parameter.requires_grad() ? "trained" : "frozen");
+}
+
 }  // namespace
 
 // A tied weight has the same name on both ends. Only the last stage knows that it holds a copy, so it tells the first.
@@ -44,17 +50,15 @@ ParameterList find_tied(const ParameterList& parameters, const DeviceMesh& mesh)
   if (ends == nullptr) return tied;
   std::string names;
   for (const ParameterPtr& parameter : parameters) {
-    if (parameter->copy_of_earlier_stage)
-      names += fmt::format("{} {}\n", parameter->name, to_string(parameter->local.shape()));
+    if (parameter->copy_of_earlier_stage) names += description(*parameter) + "\n";
   }
   std::istringstream lines(broadcast_text(*ends, names, ends->size() - 1));
   for (std::string line; std::getline(lines, line);) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const ParameterPtr& parameter) {
-      return fmt::format("{} {}", parameter->name, to_string(parameter->local.shape())) == line;
-    });
+    const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const ParameterPtr& parameter) { return description(*parameter) == line; });
     require(found != parameters.end(), "grad_sync",
             "{}: the last pipeline stage has a copy of {}; the first stage has no such parameter", mesh.where(), line);
-    tied.push_back(*found);
+    if ((*found)->requires_grad()) tied.push_back(*found);
   }
   return tied;
 }

@@ -51,11 +51,26 @@ void add_over(ProcessGroup& group, const Tensor& x) {
   if (group.size() > 1) group.all_reduce(x).wait();
 }
 
+/// Each rank of tp computes the gradients of replicated parameters itself. If damage makes one of these gradients NaN
+/// or infinite, that rank alone would skip the step, and wait for the others in other collectives. So the sum becomes
+/// non-finite on all: each adds a share of all sums that is too small to change a finite one by a bit.
+void share_non_finite(ProcessGroup& tp, Tensor& sum) {
+  if (tp.size() == 1) return;
+  constexpr double kTooSmallToChange = 1e-300;
+  Tensor shares = Tensor::zeros({1}, DType::f64, sum.device());
+  kernels(sum.device()).axpby(kTooSmallToChange, sum, 0.0, shares);
+  tp.all_reduce(shares).wait();
+  kernels(sum.device()).axpby(1.0, shares, 1.0, sum);
+}
+
 }  // namespace
 
 void sum_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum) {
   const KernelTable& k = kernels(sum.device());
-  if (sum.device() == Device::cpu) return k.fill(sum, exact_squares(parts, mesh));
+  if (sum.device() == Device::cpu) {
+    k.fill(sum, exact_squares(parts, mesh));
+    return share_non_finite(mesh.group(Axis::tp), sum);
+  }
   k.fill(sum, 0);
   for (const SameGroups& kind : by_groups(parts, mesh)) {
     Tensor squares = Tensor::empty({1}, DType::f64, sum.device());
@@ -64,14 +79,34 @@ void sum_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh,
     k.axpby(1.0, squares, 1.0, sum);
   }
   add_over(mesh.group(Axis::pp), sum);
+  share_non_finite(mesh.group(Axis::tp), sum);
 }
 
 double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh) {
+  require_same_mesh("gradient_norm", parameters, mesh);
   std::vector<GradientPart> parts;
-  for (const ParameterPtr& parameter : parameters) parts.push_back({parameter.get(), parameter->grad()});
+  for (const ParameterPtr& parameter : trained(parameters)) {
+    parameter->require_summed("gradient_norm");
+    parts.push_back({parameter.get(), parameter->defined_grad("gradient_norm")});
+  }
   Tensor sum = Tensor::empty({1}, DType::f64, parts.empty() ? Device::cpu : parts.front().gradient.device());
   sum_squares(parts, mesh, sum);
   return std::sqrt(sum.item());
+}
+
+double clip_gradients(const ParameterList& parameters, const DeviceMesh& mesh, double most) {
+  if (!(most > 0)) fail(ExitCode::usage, "clip_gradients", "a norm of at most {}; expected more than 0", most);
+  const double norm = gradient_norm(parameters, mesh);
+  if (!std::isfinite(norm))
+    fail(ExitCode::numerical, "clip_gradients",
+         "the norm of the gradients is {}; expected a finite number; skip this step, or lower the learning rate", norm);
+  const double factor = clip_factor(norm, most);
+  if (factor == 1) return norm;
+  for (const ParameterPtr& parameter : trained(parameters)) {
+    Tensor& gradient = parameter->grad();
+    kernels(gradient.device()).axpby(0.0, gradient, factor, gradient);
+  }
+  return norm;
 }
 
 }  // namespace trireme

@@ -28,11 +28,17 @@ struct GradientPart {
 /// every rank. sum: f64 [1], on the gradients' device.
 ///
 /// Squares are added over exactly the axes on which a parameter is sharded and over the ranks with its pieces, and over
-/// pp always (stages hold different parameters); a replicated parameter is counted once, a tied copy not at all.
+/// pp always (stages hold different parameters); a replicated parameter is counted once, a tied copy not at all. If a
+/// gradient is not finite, the sum is not finite on any rank, even where only one rank's copy of it is damaged.
 /// Collective over the mesh: all ranks of a stage give their parts of the same parameters in the same order; call it
 /// after gradients have been summed.
 void sum_squares(const std::vector<GradientPart>& parts, const DeviceMesh& mesh, Tensor& sum);
-/// The 2-norm of whole local gradients: without ZeRO. Waits for the device.
+/// The 2-norm of whole local gradients, of parameters that are not frozen: without ZeRO. Waits for the device. Throws
+/// ExitCode::usage before GradSync::finish(), and where no GradSync sums the gradients of several ranks.
 double gradient_norm(const ParameterList& parameters, const DeviceMesh& mesh);
+/// Multiplies the gradients by clip_factor(norm, most), so that their norm is at most about `most`; returns the norm
+/// before. Without ZeRO; the optimizer can do the same without a pass over memory: step(lr, clip_factor(norm, most)).
+/// Throws as gradient_norm(); and ExitCode::numerical, and changes nothing, if the norm is not finite.
+double clip_gradients(const ParameterList& parameters, const DeviceMesh& mesh, double most);
 
 }  // namespace trireme

@@ -17,8 +17,13 @@ Replicated::Replicated(const ParameterList& parameters, const DeviceMesh& mesh, 
 
 void Replicated::sum_squares(Tensor& sum) const {
   std::vector<GradientPart> parts;
-  for (const ParameterPtr& parameter : parameters_) parts.push_back({parameter.get(), parameter->grad()});
+  for (const ParameterPtr& parameter : trained(parameters_))
+    parts.push_back({parameter.get(), parameter->defined_grad("gradient_norm")});
   trireme::sum_squares(parts, mesh_, sum);
+}
+
+void Replicated::require_summed(std::string_view where) const {
+  for (const ParameterPtr& parameter : trained(parameters_)) parameter->require_summed(where);
 }
 
 std::vector<ReplicatedTensor> Replicated::copies(const std::vector<StateTensor>& tensors) const {

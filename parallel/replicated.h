@@ -8,7 +8,7 @@ namespace trireme {
 
 class Replicated : public DataParallel {
  public:
-  /// As GradSync: `parameters` in the order of creation; they and `mesh` must outlive this object. Collective.
+  /// As GradSync: `parameters` in the order of creation; `mesh` must outlive this object. Collective.
   Replicated(const ParameterList& parameters, const DeviceMesh& mesh,
              std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
@@ -17,12 +17,13 @@ class Replicated : public DataParallel {
   void last_microbatch(bool last) override { sync_.last_microbatch(last); }
   GradSyncReport finish() override { return sync_.finish(); }
   void sum_squares(Tensor& sum) const override;
+  void require_summed(std::string_view where) const override;
   Tensor gradient(std::size_t place) const override { return parameters_[place]->grad(); }
   void update(const UpdateShards& update_shards) override { update_shards(places_); }
   std::vector<ReplicatedTensor> copies(const std::vector<StateTensor>& tensors) const override;
 
  private:
-  const ParameterList& parameters_;
+  ParameterList parameters_;
   const DeviceMesh& mesh_;
   GradSync sync_;
   ShardList shards_;

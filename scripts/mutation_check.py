@@ -5,12 +5,15 @@
   scripts/mutation_check.py --explore     the same, but the explorer looks for each bug, for at most ten minutes; the
                                           status is 0 when it finds 95% of them (an hour)
   scripts/mutation_check.py --only zigzag those whose name contains the text
-  scripts/mutation_check.py --list        lists them; the status is 0 when the sources contain each one's line once
+  scripts/mutation_check.py --list        lists them; the status is 0 when the sources contain each one's line
+                                          once, and its test
 
 Works in a copy of the committed sources, build-mutation/, and changes nothing else. A mutation is a replacement in one
 file, with the fast test that should fail. A hanging test counts as failed: a wrong collective often makes ranks wait.
 """
 import argparse
+import fnmatch
+import functools
 import os
 import re
 import shutil
@@ -45,7 +48,7 @@ MUTATIONS = [
              "const Tensor dx = move(dy, of_dy == placement::I ? placement::P : of_dy, of_dx, {*group, order});",
              "mesh_test"),
     Mutation("row-parallel bias added before the reduction", "nn/linear.cpp",
-             "completed(linear(x, weight(), {}))", "completed(linear(x, weight(), bias()))",
+             "complete() ? bias() : Tensor()", "bias()",
              "nn_test"),
     Mutation("replicated parameters counted tp times in the norm", "parallel/gradient_norm.cpp",
              "if (part.shards != nullptr) groups.push_back(part.shards);",
@@ -57,8 +60,10 @@ MUTATIONS = [
     Mutation("a tied copy counted in the norm", "parallel/gradient_norm.cpp",
              "if (part.parameter->copy_of_earlier_stage) continue;", "", "grad_sync_test"),
     Mutation("zero-bubble: gradients of gains and biases added in B", "autograd/engine.cpp",
-             "add_weight_gradient(*leaf, [leaf, gradient] { leaf->accumulate(gradient); });", "leaf->accumulate(gradient);",
-             "pipeline_test"),
+             "add_weight_gradient(*leaf, std::move(add));", "add();", "pipeline_test"),
+    Mutation("a bias's gradient left to a product that runs later", "autograd/linear_gradients.cpp",
+             "return !deferred(weight) || deferred(bias);", "return !deferred(weight) || bias > weight;", "device_test",
+             "*a bias that is not deferred*", in_programs=False),
     Mutation("gradients of tied embeddings not summed", "parallel/grad_sync.cpp",
              "for (const ParameterPtr& parameter : tied_) sum(parameter->grad(), *mesh_.pipeline_ends(), "
              "SumOrder::ranks);", "", "grad_sync_test"),
@@ -73,13 +78,13 @@ MUTATIONS = [
              "static_cast<double>(batch_.micro_batches));",
              "parity_test", "*equals the whole batch at once*"),
     Mutation("gradients of norms not summed over tp under sequence parallelism", "nn/module.cpp",
-             "weight_(b.parameter(\"weight\", {width}, {.tp = b.beside_residual()}, Init::ones())) {\n",
-             "weight_(b.parameter(\"weight\", {width}, {}, Init::ones())) {\n", "nn_test"),
+             "{width}, {.tp = b.beside_residual()}, Init::constant(zero_centred ? 0 : 1))) {\n",
+             "{width}, {}, Init::constant(zero_centred ? 0 : 1))) {\n", "nn_test"),
     Mutation("a router's load of this rank only", "nn/routing.cpp", "mesh.group(Axis::data).all_reduce(all).wait();", "",
              "parity_test", "*routers' biases*"),
     Mutation("a recomputed router counted twice", "nn/router.cpp",
-             "if (!run_state().training || !grad_enabled()) return choice;",
-             "if (!run_state().training) return choice;",
+             "if (!training() || !grad_enabled()) return choice;",
+             "if (!training()) return choice;",
              "nn_test", "*without the tape*"),
     Mutation("wrong zigzag", "nn/positions.cpp", "append(runs, (chunks - 1 - rank) * chunk, chunk);",
              "append(runs, (chunks / 2 + rank) * chunk, chunk);", "nn_test"),
@@ -87,11 +92,11 @@ MUTATIONS = [
              "if (s.source < rank) s.keys = half, s.first_key = half;", "nn_test"),
     Mutation("learned positions by their place on the rank", "models/gpt.cpp",
              "slice(positions_->value(), 0, run.global, run.length)", "slice(positions_->value(), 0, run.local, run.length)",
-             "parity_test", "*context parallel*,*sequence parallel*,*cp=*,*cut over cp*"),
-    Mutation("dropout masks by place on the rank", "nn/module.cpp", "where.start[1] = run.global;",
-             "where.start[1] = run.local;", "nn_test"),
-    Mutation("dropout masks by place in the micro-batch", "nn/module.cpp",
-             ".start = {run_state().first_sample, 0, 0}};", ".start = {0, 0, 0}};", "nn_test"),
+             "parity_test", "*cut over cp*"),
+    Mutation("dropout masks by place on the rank", "nn/sample_dropout.cpp",
+             "where.start[1] = positions.global;", "where.start[1] = positions.local;", "nn_test"),
+    Mutation("dropout masks by place in the micro-batch", "nn/sample_dropout.cpp",
+             ".start = x.shape().with(0, first_sample)};", ".start = x.shape().with(0, first_sample * 0)};", "nn_test"),
     Mutation("padded vocabulary inside the softmax", "nn/vocab_embedding.cpp",
              "slice_.valid = std::clamp<std::int64_t>(vocab - slice_.first, 0, weight_->local.size(0));",
              "slice_.valid = weight_->local.size(0);", "nn_test"),
@@ -108,8 +113,18 @@ MUTATIONS = [
     Mutation("ZeRO-2 keeps the last micro-batch only", "parallel/zero/gradients.cpp",
              "axpby(1.0, sent.piece, 1.0, sum);", "axpby(1.0, sent.piece, 0.0, sum);", "zero_test"),
     Mutation("a head read outside its unit", "models/gpt.cpp",
-             "gathered(use_head_(slice(all, 1, position, 1), logits_of))",
-             "gathered(logits_of(slice(all, 1, position, 1)))", "zero_test", "*logits after a step*"),
+             "gathered(capped(use_head_(slice(all, 1, position, 1), logits_of)))",
+             "gathered(capped(logits_of(slice(all, 1, position, 1))))", "zero_test", "*logits after a step*"),
+    Mutation("gains of the norms of queries and keys not summed over tp", "nn/attention.h",
+             "{width}, {.tp = placement::R}", "{width}, {.tp = placement::I}", "parity_test",
+             "*part of later decoders*"),
+    Mutation("a window that begins a token early", "nn/documents.cpp", "first + t - window + 1", "first + t - window",
+             "nn_test", "*positions within documents*"),
+    Mutation("Muon: a matrix without the parts of the other tp ranks", "optim/whole_matrices.cpp",
+             "span.start = tp * span.length;", "span.start = std::max(tp * 0, mesh.coord(Axis::tp)) * span.length;", "optim_test",
+             "*any mesh*"),
+    Mutation("Adafactor: statistics stay with the owners of matrices", "optim/whole_matrices.cpp",
+             "plan.holders.group->all_reduce(packed).wait();", "", "optim_test", "*any mesh*"),
     Mutation("ZeRO: the norm of one shard", "parallel/zero/zero.cpp",
              "bucket.in_piece(gradients_.piece(b), i), bucket.group}", "bucket.in_piece(gradients_.piece(b), i)}",
              "zero_test", "*norm*"),
@@ -120,7 +135,8 @@ MUTATIONS = [
              "std::sqrt(copy_.get().data<double>()[1]) / loss_scale_", "std::sqrt(copy_.get().data<double>()[1])",
              "parity_test", "*loss scale*"),
     Mutation("an update on a GPU with a loss that is not finite", "core/update_scale.h",
-             "norm < infinite && loss < infinite && loss > -infinite", "norm < infinite", "core_test", "*update_scale*"),
+             "norm < infinite && loss < infinite && loss > -infinite",
+             "norm < infinite && (loss < infinite || loss > -infinite)", "core_test", "*update_scale*"),
     Mutation("recomputation draws another dropout mask", "models/model.cpp", "std::exchange(*run, state)",
              "std::exchange(*run, *run)", "parity_test", "*recomputation gives the same bits*"),
     Mutation("16-bit gradients summed in 16 bits", "parallel/grad_sync.cpp",
@@ -129,6 +145,11 @@ MUTATIONS = [
     Mutation("copies whose gradients are summed in other orders", "parallel/mesh/placement.cpp",
              "return copies ? SumOrder::ranks : SumOrder::any;", "return copies ? SumOrder::any : SumOrder::any;",
              "parity_test", "*keep copies equal*", in_programs=False),  # MPI adds in the same order in all groups
+    # Programs build the same model on all ranks, and sum gradients before they use them.
+    Mutation("ranks that build different models", "parallel/parameters/same_model.cpp", "if (!difference) return;", "return;",
+             "grad_sync_test", "*build the model with other seeds*", in_programs=False),
+    Mutation("norms and steps before the sums", "parallel/parameters/parameter.cpp", "if (gradient_summed) return;",
+             "return;", "grad_sync_test", "*refuse gradients that were not summed*", in_programs=False),
 ]
 
 
@@ -157,7 +178,7 @@ def build_command(targets):
 def test(mutation):
     """(whether the test failed, how)."""
     if run(build_command([mutation.test])).returncode != 0:
-        return True, "the compiler"
+        return False, "DOES NOT COMPILE: a mutation must be a program"
     command = [f"build/bin/{mutation.test}", *([f"-tc={mutation.cases}"] if mutation.cases else [])]
     try:
         result = run(command, timeout=PATIENCE)
@@ -174,7 +195,7 @@ def test(mutation):
 def explore(mutation):
     """As test(), with the explorer, which does not know the bug."""
     if run(build_command(EXPLORER)).returncode != 0:
-        return True, "the compiler"
+        return False, "DOES NOT COMPILE: a mutation must be a program"
     start = time.monotonic()
     result = run(["build/bin/explore", "--first", "--seconds", str(EXPLORING)], timeout=2 * EXPLORING)
     found = re.search(r"^WRONG \((.*?)\): (.{0,120})", result.stdout, re.MULTILINE)
@@ -183,11 +204,30 @@ def explore(mutation):
     return True, f"{time.monotonic() - start:.0f} s, {found.group(1)}: {found.group(2)}"
 
 
+@functools.cache
+def test_cases():
+    """The names of all test cases."""
+    names = []
+    for folder, _, files in os.walk(os.path.join(ROOT, "tests")):
+        for path in (os.path.join(folder, name) for name in files if name.endswith((".cpp", ".h"))):
+            with open(path, encoding="utf-8") as file:
+                found = re.findall(r'TEST_CASE\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', file.read())
+            names += [re.sub(r'"\s*"', "", strings.strip())[1:-1] for strings in found]
+    return names
+
+
 def why_not_planted(mutation):
-    """Why the mutation can't be planted in the sources of this checkout; empty when it can."""
+    """Why the mutation can't be planted in the sources of this checkout, or which test is missing; empty when all is
+    there."""
     with open(os.path.join(ROOT, mutation.file), encoding="utf-8") as file:
         found = file.read().count(mutation.old)
-    return "" if found == 1 else f"the line is in {mutation.file} {found} times"
+    if found != 1:
+        return f"the line is in {mutation.file} {found} times"
+    if "," in mutation.cases:  # doctest takes what follows for another filter
+        return f"'{mutation.cases}' has a comma"
+    if mutation.cases and not fnmatch.filter(test_cases(), mutation.cases):
+        return f"no test case is named {mutation.cases}"
+    return ""
 
 
 def check(mutation, look):
@@ -209,7 +249,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="mutations whose name contains TEXT")
     parser.add_argument("--list", action="store_true",
-                        help="print the mutations and where one no longer has a line, run nothing")
+                        help="print the mutations and where one no longer has a line or a test, run nothing")
     parser.add_argument("--explore", action="store_true", help="let the explorer find each bug, not the test that knows it")
     options = parser.parse_args()
     chosen = [m for m in MUTATIONS if options.only in m.name and (m.in_programs or not options.explore)]

@@ -8,15 +8,18 @@
 #include "cuda/kernels/gemm_cut.h"
 
 int main() {
+  using namespace trireme::cuda;
   using namespace trireme::cuda::sm90;
   std::int64_t m = 0, n = 0, k = 0;
   int may_divide = 0, wide = 0;
   constexpr int multiprocessors = 132;
   while (std::cin >> m >> n >> k >> may_divide >> wide) {
-    const Cut c = cut(m, n, k, 1, multiprocessors, may_divide != 0, wide != 0);
+    const Cut c = cut(m, n, k, 1, {multiprocessors, multiprocessors / 2}, may_divide != 0,
+                      wide != 0 ? Epilogues::simple : Epilogues::all);
     for (const TileCost& cost : kTileCosts)
       if (cost.tile == c.tile)
-        std::printf("%d %d %.2f %d %.0f\n", cost.m, cost.n, static_cast<double>(c.whole + c.divided) / multiprocessors,
-                    c.divided, c.cycles);
+        std::printf("%d %d %.2f %d %.0f\n", cost.m, cost.n * cost.blocks,
+                    static_cast<double>((c.whole + c.shares.tiles()) * cost.blocks) / multiprocessors, c.shares.tiles(),
+                    c.cycles);
   }
 }

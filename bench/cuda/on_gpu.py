@@ -56,7 +56,7 @@ class Gpu(Products, Attention, Memory, Ladders):
         return (torch.rand(shape, device="cuda") * 2 - 1).to(dtype or torch.bfloat16)
 
     def empty(self, *shape):
-        """Of NaN: what a kernel does not write is seen."""
+        """Filled with NaN, so that an element that a kernel does not write is noticed."""
         return self.torch.full(shape, math.nan, device="cuda", dtype=self.torch.bfloat16)
 
     def wanted(self, case):
@@ -102,7 +102,7 @@ class Gpu(Products, Attention, Memory, Ladders):
 
     @staticmethod
     def add_rates(row, flops, moved, limit_tflops):
-        # Of sides such as "trireme sm_90a, 128 queries" the choice is forced: they are beside the point of the ratio.
+        # Sides such as "trireme sm_90a, 128 queries" force a choice, so they do not count in the ratio.
         ours = [t for who, t in row["ms"].items() if who.startswith("trireme") and "," not in who]
         others = [t for who, t in row["ms"].items() if not who.startswith("trireme")]
         best = min(ours or others, default=None)

@@ -168,8 +168,8 @@ int trireme_layer_norm(int rows, int width, void* x, void* residual, void* sum, 
   });
 }
 
-/// Loss and gradient; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4 rows
-/// floats.
+/// Loss and gradient; logits [rows, columns] in bf16 become gradients; targets i32; losses [rows] f64. workspace: 4
+/// rows floats.
 int trireme_cross_entropy(int rows, int columns, int valid, void* logits, void* targets, void* workspace, void* losses,
                           void* stream) {
   return guarded([&] {
@@ -207,7 +207,7 @@ int trireme_adamw(void* weight, void* m, void* v, void* gradient, void* low, int
   });
 }
 
-// ---- the ladders of examples/cuda_lab --------------------------------------------------------------------------------
+// ---- the ladders of examples/cuda_lab -------------------------------------------------------------------------------
 
 /// Null after the last level.
 const char* trireme_ladder_name(int attention, int level) {

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Times whole training steps of GPT-2 124M on one GPU: train_gpt against PyTorch with torch.compile, in turns.
+"""Times whole training steps on one GPU, of GPT-2 124M and of a small Llama: train_gpt against PyTorch with
+torch.compile, in turns.
 
   bench/cuda/step.py --program build-gpu/bin/train_gpt --out step.json
+  bench/cuda/step.py --model llama --program build-gpu/bin/train_gpt --out step.json
   bench/cuda/step.py --rehearse --program build/bin/train_gpt_emulated --out step.json
 
-Both train in bf16 with f32 master weights, context 1024, dropout off, clipping, and AdamW (PyTorch's fused one); PyTorch
-uses scaled_dot_product_attention under autocast. Each turn is some steps; the first ones do not count, because they
-wait for memory and, in PyTorch, for compilation. Results are medians over turns, and are written after each turn. A
-side that fails is left out from then on; the other goes on. PyTorch's model is that of bench/peers/pytorch_gpt.py.
-Utilisation counts 6 FLOPs a parameter and token plus 12 L D T for attention, of the GPU's limit for dense bf16
-(scripts/gpu/limits.py).
+Both train in bf16 with f32 master weights, dropout off, clipping, and AdamW (PyTorch's fused one); PyTorch uses
+scaled_dot_product_attention under autocast. Each turn is some steps; the first ones do not count, because they wait for
+memory and, in PyTorch, for compilation. Results are medians over turns, and are written after each turn. A side that
+fails is left out from then on; the other goes on. Utilisation is the part of the GPU's limit for dense bf16
+(scripts/gpu/limits.py). Read next: bench/cuda/models.py, the models.
 """
 import argparse
 import json
@@ -21,16 +22,9 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(os.path.join(ROOT, "scripts"))
+sys.path[:0] = [os.path.join(ROOT, "bench", "cuda"), os.path.join(ROOT, "scripts")]
 from gpu import limits, machine  # noqa: E402
-
-GPT2 = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocab": 50304, "batch": 16}
-SMALL = {"layers": 1, "heads": 2, "width": 32, "context": 16, "vocab": 64, "batch": 2}
-
-
-def flops_per_token(s):
-    parameters = 12 * s["layers"] * s["width"] ** 2 + s["vocab"] * s["width"]
-    return 6 * parameters + 12 * s["layers"] * s["width"] * s["context"]
+from models import MODELS, flags, flops_per_token, in_pytorch, small  # noqa: E402
 
 
 class Ours:
@@ -46,12 +40,9 @@ class Ours:
                 out.write(chr(ord("!") + (state >> 16) % 64))
 
     def command(self, steps, out):
-        s = self.shape
-        words = [self.program, "--device", "cuda", "--dtype", self.dtype, "--data", self.data, "--tokenizer", "char",
-                 "--out", out, "--layers", s["layers"], "--heads", s["heads"], "--width", s["width"], "--context",
-                 s["context"], "--vocab", s["vocab"], "--micro-batch", s["batch"], "--steps", steps, "--log-every", "1",
-                 "--eval-batches", "1", "--dropout", "0"]
-        return [str(word) for word in words]
+        return [self.program, "--device", "cuda", "--dtype", self.dtype, "--data", self.data, "--tokenizer", "char",
+                "--out", out, *flags(self.shape), "--steps", str(steps), "--log-every", "1", "--eval-batches", "1",
+                "--dropout", "0"]
 
     def turn(self, skipped, timed, limit):
         out = os.path.join(self.folder, f"run{time.monotonic_ns()}")
@@ -70,12 +61,9 @@ class Torch:
 
     def __init__(self, shape, device):
         import torch  # not needed to rehearse
-        sys.path.insert(0, os.path.join(ROOT, "bench", "peers"))
-        import pytorch_gpt
         self.torch, self.shape, self.device = torch, shape, device
         torch.manual_seed(1)
-        settings = argparse.Namespace(**{k: shape[k] for k in ("layers", "heads", "width", "context")}, bias="on")
-        model = pytorch_gpt.Gpt(shape["vocab"], settings).to(device)
+        model = in_pytorch(shape).to(device)
         self.parameters = list(model.parameters())
         self.model = torch.compile(model) if device == "cuda" else model
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, fused=True)
@@ -119,8 +107,9 @@ def row_of(shape, times, limit):
     """limit: FLOP/s of the GPU; None if unknown."""
     ms = {name: statistics.median(values) for name, values in times.items() if values}
     tokens = shape["batch"] * shape["context"]
-    row = {"case": f"training step, {shape['layers']} layers, width {shape['width']}, B={shape['batch']} "
-                   f"T={shape['context']}", "ms": ms, "turns": {name: len(values) for name, values in times.items()},
+    row = {"case": f"training step, {shape['name']}, {shape['layers']} layers, width {shape['width']}, "
+                   f"B={shape['batch']} T={shape['context']}",
+           "ms": ms, "turns": {name: len(values) for name, values in times.items()},
            "tokens_per_s": {name: 1e3 * tokens / value for name, value in ms.items()}}
     if limit:
         flops = flops_per_token(shape) * tokens
@@ -131,18 +120,22 @@ def row_of(shape, times, limit):
 
 
 class Measurement:
-    """Turns of the sides; what there is so far is written after each."""
+    """Turns of the sides with one model; what there is so far is written after each, behind the rows of `before`."""
 
-    def __init__(self, options, shape):
-        self.options, self.shape, self.times, self.failures = options, shape, {}, []
+    def __init__(self, options, shape, before):
+        self.options, self.shape, self.times = options, shape, {}
+        self.before, self.failures = before, list(before["failures"])
         self.deadline = time.perf_counter() + options.within
         found = None if options.rehearse else limits.of((machine.find_gpu() or {"name": ""})["name"])
         self.limit = found.flops if found else None
 
-    def save(self):
+    def results(self):
         rows = [row_of(self.shape, self.times, self.limit)] if any(self.times.values()) else []
+        return {"rows": self.before["rows"] + rows, "failures": self.failures}
+
+    def save(self):
         with open(self.options.out + ".part", "w", encoding="utf-8") as out:
-            json.dump({"rows": rows, "failures": self.failures}, out, indent=1)
+            json.dump(self.results(), out, indent=1)
         os.replace(self.options.out + ".part", self.options.out)
 
     def attempt(self, name, call):
@@ -150,7 +143,8 @@ class Measurement:
         try:
             return call()
         except (Exception, SystemExit) as error:
-            self.failures.append({"case": f"training step, {name}", "error": f"{type(error).__name__}: {error}"[:1000]})
+            self.failures.append({"case": f"training step, {self.shape['name']}, {name}",
+                                  "error": f"{type(error).__name__}: {error}"[:1000]})
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             return None
         finally:
@@ -185,15 +179,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True, help="train_gpt, built with CUDA")
     parser.add_argument("--out", required=True, help="JSON")
+    parser.add_argument("--model", nargs="+", default=list(MODELS), choices=MODELS, help="[all]")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--within", type=float, default=900, metavar="SECONDS", help="for all turns [900]")
-    parser.add_argument("--rehearse", action="store_true", help="a tiny model, an emulated GPU, PyTorch on the CPU")
+    parser.add_argument("--within", type=float, default=900, metavar="SECONDS", help="for all turns of a model [900]")
+    parser.add_argument("--rehearse", action="store_true", help="tiny models, an emulated GPU, PyTorch on the CPU")
     options = parser.parse_args()
-    shape, turns, skipped, timed = (SMALL, 1, 1, 2) if options.rehearse else (GPT2, options.turns, 5, 20)
-    measurement = Measurement(options, shape)
-    with tempfile.TemporaryDirectory() as folder:
-        measurement.run(folder, turns, skipped, timed)
-    return 1 if measurement.failures or not measurement.times.get("trireme") else 0
+    turns, skipped, timed = (1, 1, 2) if options.rehearse else (options.turns, 5, 20)
+    results, good = {"rows": [], "failures": []}, True
+    for model in options.model:
+        measurement = Measurement(options, small(MODELS[model]) if options.rehearse else MODELS[model], results)
+        with tempfile.TemporaryDirectory() as folder:
+            measurement.run(folder, turns, skipped, timed)
+        results = measurement.results()
+        good = good and bool(measurement.times.get("trireme"))
+    return 0 if good and not results["failures"] else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Which kernels a training step of GPT-2 124M spends its time in: train_gpt under Nsight Compute.
+"""Which kernels a training step spends its time in: train_gpt under Nsight Compute.
 
   bench/cuda/step_kernels.py --program build-gpu/bin/train_gpt --out step_kernels.json
+  bench/cuda/step_kernels.py --model llama --program build-gpu/bin/train_gpt --out step_kernels.json
 
 Nsight Compute runs one kernel at a time, so the sum is more than the step takes where kernels overlap, and less where
 the GPU waits for the host. It measures only launches after the first step, as each takes it some milliseconds; the
@@ -19,20 +20,25 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench", "cuda"))
-from step import GPT2, Ours  # noqa: E402
+from models import MODELS  # noqa: E402
+from step import Ours  # noqa: E402
 
-STEPS, SKIPPED, MEASURED = 4, 500, 900  # launches; a step has about 460, and evaluation comes before the first
+STEPS = 4
+# Launches of a layer and step, at least as many as there are. Evaluation comes before the first step.
+LAUNCHES = {"gpt2": 38, "llama": 52}
 TIME, DRAM = "gpu__time_duration.sum", "dram__bytes.sum"
 SCALES = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "msecond": 1.0, "s": 1e3, "second": 1e3,
           "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}  # to milliseconds and bytes
 
 
-def profiled(program, dtype, folder, limit):
+def profiled(program, model, dtype, folder, limit):
     """The table that Nsight Compute writes: a line for each launch and metric."""
-    ours, written = Ours(program, GPT2, folder, dtype), os.path.join(folder, "kernels.csv")
+    shape = MODELS[model]
+    launches_a_step = LAUNCHES[model] * shape["layers"] + 20
+    ours, written = Ours(program, shape, folder, dtype), os.path.join(folder, "kernels.csv")
     command = ["ncu", "--csv", "--log-file", written, "--clock-control", "none", "--cache-control", "none",
-               "--launch-skip", str(SKIPPED), "--launch-count", str(MEASURED), "--metrics", f"{TIME},{DRAM}",
-               *ours.command(STEPS, os.path.join(folder, "run"))]
+               "--launch-skip", str(launches_a_step), "--launch-count", str(2 * launches_a_step), "--metrics",
+               f"{TIME},{DRAM}", *ours.command(STEPS, os.path.join(folder, "run"))]
     try:
         ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -103,14 +109,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True, help="train_gpt, built with CUDA")
     parser.add_argument("--out", required=True, help="JSON")
+    parser.add_argument("--model", default="gpt2", choices=MODELS)
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--within", type=float, default=120, metavar="SECONDS")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = summed(one_step(launches(profiled(options.program, options.dtype, folder, options.within))))
+        text = profiled(options.program, options.model, options.dtype, folder, options.within)
+        rows = summed(one_step(launches(text)))
     with open(options.out, "w", encoding="utf-8") as out:
-        json.dump({"kernels": rows}, out, indent=1)
-    print(table(rows))
+        json.dump({"kernels": [{"model": MODELS[options.model]["name"], **row} for row in rows]}, out, indent=1)
+    print(MODELS[options.model]["name"] + ": " + table(rows))
 
 
 if __name__ == "__main__":

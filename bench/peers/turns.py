@@ -18,7 +18,7 @@ def at_least(low):
     """Reads an integer from `low` on."""
     def read(text):
         if not text.strip().isdecimal() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"{text.strip()!r} is no number of steps; expected an integer from {low} on")
+            raise argparse.ArgumentTypeError(f"{text.strip()!r} is not a number of steps; expected an integer from {low}")
         return int(text)
     return read
 
@@ -87,6 +87,12 @@ class Runner:
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
         return [self._answer("seconds") for _ in range(steps)]
+
+    def ask(self, line, key):
+        """Writes a line, and returns the value of `key` in the answer."""
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self._answer(key)[key]
 
     def finish(self):
         """Ends the program, and returns its last line."""

@@ -2,7 +2,7 @@
 // scores ever exists (FlashAttention: Dao et al. 2022, algorithm 1; the layout is that of attention_tiles.h).
 //
 // For each tile of queries, block of keys after block of keys:
-//   s = k q^T [keys, queries], new maximum m, p = exp(s - m),
+//   s = k q^T [keys, queries] (with a softcap: c tanh(s / c)), new maximum m, p = exp(s - m),
 //   l = l exp(m_old - m) + sum p, o = o exp(m_old - m) + v^T p
 // and at the end out = o / l, lse = m + log l. 4 Tq Tk Dh FLOPs per head, half of that when causal: blocks that no
 // query sees are skipped. Sums and the softmax are f32 (f64 for f64). Both products run on the unit in use
@@ -30,9 +30,16 @@ class Forward {
   static constexpr int width = Unit::columns;  // queries in a tile
 
  public:
-  Forward(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
-          const Tensor& out, const Tensor& lse)
-      : q_(q), k_(k), v_(v), out_(out), lse_(lse), scale_(static_cast<Acc>(scale)), shape_(q, k, causal, first_key) {}
+  Forward(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule, bool causal,
+          const Tensor& first_key, const Tensor& out, const Tensor& lse)
+      : q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        lse_(lse),
+        scale_(static_cast<Acc>(rule.scale)),
+        softcap_(static_cast<Acc>(rule.softcap)),
+        shape_(q, k, causal, first_key) {}
 
   /// Elements of workspace a thread needs.
   std::int64_t workspace() const { return Workspace(shape_, nullptr).used; }
@@ -107,6 +114,7 @@ class Forward {
       KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width,
                                 work.keys + block * KeyPanels<Unit>::size(shape_.width), work.query, work.scores.sums);
       if constexpr (!operands_are_sums<Unit>) scale(visible * width, work.scores.sums);
+      cap_scores(softcap_, visible * width, work.scores.sums);
       mask_scores<width>(shape_, batch, first, keys.begin, visible, work.scores.sums);
       softmax_block(visible, work);
       work.scores.finish(visible);
@@ -160,20 +168,20 @@ class Forward {
   }
 
   const Tensor &q_, &k_, &v_, &out_, &lse_;
-  const Acc scale_;
+  const Acc scale_, softcap_;
   const AttentionShape shape_;
 };
 
 }  // namespace
 
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
-               Tensor& out, Tensor& lse) {
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule, bool causal,
+               const Tensor& first_key, Tensor& out, Tensor& lse) {
   if (out.count() == 0) return;
-  if (suits_few_queries(q)) return attention_few(q, k, v, scale, causal, first_key, out, lse);
+  if (suits_few_queries(q)) return attention_few(q, k, v, rule, causal, first_key, out, lse);
   visit_floating(q.dtype(), "attention", [&](auto tag) {
     using T = typename decltype(tag)::type;
     visit_unit<T>([&](auto unit) {
-      const Forward<T, typename decltype(unit)::type> forward(q, k, v, scale, causal, first_key, out, lse);
+      const Forward<T, typename decltype(unit)::type> forward(q, k, v, rule, causal, first_key, out, lse);
       share_out<accumulate_t<T>>(forward);
     });
   });

@@ -1,7 +1,7 @@
 // Attention on the CPU, backward (FlashAttention-2: Dao 2023, algorithm 2). Scores are computed again, tile by tile:
 //   p = exp(scale q k^T - lse)                        dv = p^T dout
 //   ds = scale p (dout v^T - delta)                   dq = ds k,  dk = ds^T q
-// with delta = sum over Dh of dout * out, a number for each query. 10 Tq Tk Dh FLOPs per head, half when causal.
+// (with a softcap c: of c tanh(scale q k^T / c), and ds also has the factor 1 - tanh^2), with delta = sum over Dh of dout * out, a number for each query. 10 Tq Tk Dh FLOPs per head, half when causal.
 //
 // One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a
 // fixed order, so dk and dv are the same sums for every size of the team. Scores stay transposed, [keys, queries], as
@@ -35,8 +35,11 @@ class Backward {
   static constexpr std::int64_t key_panels = key_block / width;
 
  public:
-  Backward(const BackwardTensors& x, double scale, bool causal, const Tensor& first_key)
-      : x_(x), scale_(static_cast<Acc>(scale)), shape_(x.q, x.k, causal, first_key) {}
+  Backward(const BackwardTensors& x, const ScoreRule& rule, bool causal, const Tensor& first_key)
+      : x_(x),
+        scale_(static_cast<Acc>(rule.scale)),
+        softcap_(static_cast<Acc>(rule.softcap)),
+        shape_(x.q, x.k, causal, first_key) {}
 
   std::int64_t workspace() const { return Workspace(shape_, nullptr).used; }
   std::int64_t items() const { return shape_.batch * shape_.kv_heads; }
@@ -187,10 +190,17 @@ class Backward {
     Acc *p = work.p.sums, *ds = work.ds.sums;
     KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width, work.keys, work.query + columns, p);
     if constexpr (!operands_are_sums<Unit>) scale(visible * width, p);
+    cap_scores(softcap_, visible * width, p);
     mask_scores<width>(shape_, batch, first, keys.begin, visible, p);
     KeyPanels<Unit>::multiply(keys.size(), visible, shape_.width, work.values, work.dout + columns, ds);
     const Acc *lse = work.lse + first, *delta = work.delta + first;
     for (std::int64_t i = 0; i < visible; ++i, p += width, ds += width) {
+      if (softcap_ > 0) {
+        for (int j = 0; j < width; ++j) ds[j] = (ds[j] - delta[j]) * slope_of_cap(p[j]);
+        for (int j = 0; j < width; ++j) p[j] = exp_approx(p[j] - lse[j]);
+        for (int j = 0; j < width; ++j) ds[j] *= scale_ * p[j];
+        continue;
+      }
       for (int j = 0; j < width; ++j) p[j] = exp_approx(p[j] - lse[j]);
       for (int j = 0; j < width; ++j) ds[j] = scale_ * p[j] * (ds[j] - delta[j]);
     }
@@ -210,25 +220,31 @@ class Backward {
     }
   }
 
+  /// The derivative of c tanh(s / c), 1 - tanh^2, from its value, which is -infinity for a masked pair.
+  Acc slope_of_cap(Acc capped) const {
+    const Acc t = capped < -softcap_ ? Acc{-1} : capped / softcap_;
+    return 1 - t * t;
+  }
+
   void scale(std::int64_t count, Acc* x) const {
     for (std::int64_t i = 0; i < count; ++i) x[i] *= scale_;
   }
 
   const BackwardTensors& x_;
-  const Acc scale_;
+  const Acc scale_, softcap_;
   const AttentionShape shape_;
 };
 
 }  // namespace
 
 void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, double scale, bool causal, const Tensor& first_key, Tensor& dq, Tensor& dk,
-                        Tensor& dv) {
+                        const Tensor& dout, const ScoreRule& rule, bool causal, const Tensor& first_key, Tensor& dq,
+                        Tensor& dk, Tensor& dv) {
   visit_floating(q.dtype(), "attention_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     visit_unit<T>([&](auto unit) {
       const BackwardTensors tensors{q, k, v, out, lse, dout, dq, dk, dv};
-      const Backward<T, typename decltype(unit)::type> backward(tensors, scale, causal, first_key);
+      const Backward<T, typename decltype(unit)::type> backward(tensors, rule, causal, first_key);
       share_out<accumulate_t<T>>(backward);
     });
   });

@@ -27,9 +27,16 @@ class FewQueries {
   static constexpr Acc lowest = -std::numeric_limits<Acc>::infinity();
 
  public:
-  FewQueries(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal, const Tensor& first_key,
-             const Tensor& out, const Tensor& lse)
-      : q_(q), k_(k), v_(v), out_(out), lse_(lse), scale_(static_cast<Acc>(scale)), shape_(q, k, causal, first_key) {}
+  FewQueries(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule, bool causal,
+             const Tensor& first_key, const Tensor& out, const Tensor& lse)
+      : q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        lse_(lse),
+        scale_(static_cast<Acc>(rule.scale)),
+        softcap_(static_cast<Acc>(rule.softcap)),
+        shape_(q, k, causal, first_key) {}
 
   /// Elements of workspace a thread needs.
   std::int64_t workspace() const { return Workspace(shape_, nullptr).used; }
@@ -102,6 +109,7 @@ class FewQueries {
     for (; j + 4 <= count; j += 4) dots<1, 4>(width, query, keys.row(range.begin + j), keys.stride, work.scores + j, 4);
     for (; j < count; ++j) dots<1, 1>(width, query, keys.row(range.begin + j), keys.stride, work.scores + j, 1);
 
+    cap_scores(softcap_, count, work.scores);
     Acc top = work.top[row];
     for (j = 0; j < count; ++j) top = work.scores[j] > top ? work.scores[j] : top;
     const Acc shift = top == lowest ? Acc{0} : top;
@@ -152,7 +160,7 @@ class FewQueries {
   }
 
   const Tensor &q_, &k_, &v_, &out_, &lse_;
-  const Acc scale_;
+  const Acc scale_, softcap_;
   const AttentionShape shape_;
 };
 
@@ -160,12 +168,12 @@ class FewQueries {
 
 bool suits_few_queries(const Tensor& q) { return q.size(1) <= most_queries; }
 
-void attention_few(const Tensor& q, const Tensor& k, const Tensor& v, double scale, bool causal,
+void attention_few(const Tensor& q, const Tensor& k, const Tensor& v, const ScoreRule& rule, bool causal,
                    const Tensor& first_key, const Tensor& out, const Tensor& lse) {
   visit_floating(q.dtype(), "attention", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = accumulate_t<T>;
-    const FewQueries<T> few(q, k, v, scale, causal, first_key, out, lse);
+    const FewQueries<T> few(q, k, v, rule, causal, first_key, out, lse);
     share_out<Acc>(few);
   });
 }

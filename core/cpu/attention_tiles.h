@@ -11,6 +11,7 @@
 
 #include "core/cpu/pack.h"
 #include "core/cpu/partition.h"
+#include "core/cpu/vector_math.h"
 #include "core/parallel_for.h"
 #include "core/tensor.h"
 
@@ -79,6 +80,14 @@ void write_columns(const accumulate_t<T>* x, std::int64_t count, const HeadRows<
       for (std::int64_t j = 0; j < part; ++j) row[j] = static_cast<T>(rows[i * width + j]);
     }
   }
+}
+
+/// s becomes softcap tanh(s / softcap), for each of `count` scores; 0: nothing is done.
+template <class Acc>
+void cap_scores(Acc softcap, std::int64_t count, Acc* scores) {
+  if (softcap == 0) return;
+  const Acc inverse = 1 / softcap;
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = softcap * tanh_approx(scores[i] * inverse);
 }
 
 /// Sets the scores [keys, columns] of masked pairs to -infinity. Column j is query first + j of sequence `batch`;

@@ -31,6 +31,31 @@ T sum_lanes(Vector<T> x) {
   }
 }
 
+/// Lane i: the sum of the lanes of x[i], added in the order of sum_lanes(). For as many vectors as there are lanes this
+/// takes half of the instructions: each stage joins the sums of two vectors in one.
+template <class T, int half = lanes<T> / 2>
+[[gnu::always_inline]] inline Vector<T> sums_of_lanes(const Vector<T> (&x)[2 * half]) {
+  constexpr int n = lanes<T>, segments = n / (2 * half);  // of each vector; each becomes half as long
+  Vector<T> joined[half];
+#pragma GCC unroll 8
+  for (int i = 0; i < half; ++i) {
+    joined[i] = [&]<int... lane>(std::integer_sequence<int, lane...>) {
+      constexpr auto from = [](int to) {
+        const int segment = to / half;
+        return (segment < segments ? 0 : n) + segment % segments * 2 * half + to % half;
+      };
+      return __builtin_shufflevector(x[2 * i], x[2 * i + 1], from(lane)...) +
+             __builtin_shufflevector(x[2 * i], x[2 * i + 1], (from(lane) + half)...);
+    }
+    (std::make_integer_sequence<int, n>{});
+  }
+  if constexpr (half == 1) {
+    return joined[0];
+  } else {
+    return sums_of_lanes<T, half / 2>(joined);
+  }
+}
+
 /// The dot product of two rows of bf16.
 inline float dot(std::int64_t depth, const bf16* a, const bf16* b) {
   constexpr int step = lanes<float>;
@@ -95,11 +120,24 @@ void dots(std::int64_t depth, const T* a, const In* b, std::int64_t b_stride, T*
         sum[i / vectors][j] += row[i / vectors][i % vectors] * column[i % vectors];
     }
   }
+  [[maybe_unused]] Vector<T> totals = {};
+  constexpr bool at_once = rows * columns == lanes<T>;
+  if constexpr (at_once) {
+    Vector<T> all[rows * columns];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows * columns; ++i) all[i] = sum[i / columns][i % columns];
+    totals = sums_of_lanes<T>(all);
+  }
 #pragma GCC unroll 4
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < columns; ++j) {
-      T total = sum_lanes<T>(sum[i][j]);
+      T total;
+      if constexpr (at_once) {
+        total = totals[i * columns + j];
+      } else {
+        total = sum_lanes<T>(sum[i][j]);
+      }
       for (std::int64_t rest = k; rest < depth; ++rest)
         total += a[i * depth + rest] * static_cast<T>(b[j * b_stride + rest]);
       result[i * result_stride + j] = total;

@@ -1,4 +1,5 @@
-// Dropout: the mask is not stored; it is recomputed from (seed, stream, global element index).
+// Kernels with a random number for each element, which is not stored: a function of (seed, stream, global element
+// index). Dropout, and rounding at random.
 // Bytes: x read, y written. FLOPs: ten Philox rounds for every four elements.
 #include <cmath>
 
@@ -71,7 +72,45 @@ void dropout_run(const Mask& mask, A scale, std::uint64_t element, const T* x, T
   }
 }
 
+/// n neighbouring elements, the first with global index `element`.
+void round_run(std::uint64_t seed, std::uint64_t stream, std::uint64_t element, const float* x, bf16* y,
+               std::int64_t n) {
+  alignas(64) std::uint32_t words[4 * batch];
+  while (n > 0) {
+    random_words(seed, stream, element / 4, words);
+    const auto skipped = static_cast<std::int64_t>(element % 4);
+    const std::int64_t length = std::min(n, 4 * batch - skipped);
+    const std::uint32_t* word = words + skipped;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < length; ++i) y[i].bits = stochastic_bf16(x[i], word[i]);
+    x += length;
+    y += length;
+    n -= length;
+    element += static_cast<std::uint64_t>(length);
+  }
+}
+
 }  // namespace
+
+void round_at_random(const Tensor& x, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y) {
+  const Shape global_strides = row_major_strides(where.global);
+  std::int64_t start = 0;
+  for (int dim = 0; dim < where.start.dims(); ++dim) start += where.start[dim] * global_strides[dim];
+  const auto layout = merge_dims<2>(y.shape(), {row_major_strides(y.shape()), global_strides});
+  const std::int64_t step = layout.inner_stride(1);
+  const float* from = x.data<float>();
+  bf16* to = y.data<bf16>();
+  parallel_elements(y.count(), dropout_grain, [&](std::int64_t begin, std::int64_t end) {
+    for_runs(layout, begin, end, [&](const std::array<std::int64_t, 2>& at, std::int64_t n) {
+      const auto element = static_cast<std::uint64_t>(start + at[1]);
+      if (step == 1) return round_run(seed, stream, element, from + at[0], to + at[0], n);
+      for (std::int64_t i = 0; i < n; ++i) {  // a shard one element wide in the last dim
+        const std::uint32_t word = random_word(seed, stream, element + static_cast<std::uint64_t>(i * step));
+        to[at[0] + i].bits = stochastic_bf16(from[at[0] + i], word);
+      }
+    });
+  });
+}
 
 void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y) {
   const Shape global_strides = row_major_strides(where.global);

@@ -14,7 +14,7 @@ constexpr std::int64_t column_block = 16;        // columns; backward is split i
 }  // namespace
 
 void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tensor& y) {
-  const std::int64_t tokens = ids.count(), here = weight.size(0), width = weight.size(1);
+  const std::int64_t tokens = ids.count(), rows = weight.size(0), width = weight.size(1);
   const std::int32_t* id = ids.data<std::int32_t>();
   const auto row_bytes = static_cast<std::size_t>(width) * size_of(weight.dtype());
   const auto* from = static_cast<const std::byte*>(weight.raw());
@@ -23,7 +23,7 @@ void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tens
     for (std::int64_t n = begin; n < end; ++n) {
       std::byte* row = to + static_cast<std::size_t>(n) * row_bytes;
       const std::int64_t local = id[n] - first;
-      if (local >= 0 && local < here) {
+      if (local >= 0 && local < rows) {
         std::memcpy(row, from + static_cast<std::size_t>(local) * row_bytes, row_bytes);
       } else {
         std::memset(row, 0, row_bytes);  // all-zero bits are 0 in every floating format
@@ -34,7 +34,7 @@ void embedding(const Tensor& weight, const Tensor& ids, std::int64_t first, Tens
 
 // Split by columns: every thread walks all tokens in order, so a row hit many times is summed in the order of n.
 void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first, Tensor& dweight) {
-  const std::int64_t tokens = ids.count(), here = dweight.size(0), width = dweight.size(1);
+  const std::int64_t tokens = ids.count(), rows = dweight.size(0), width = dweight.size(1);
   const std::int32_t* id = ids.data<std::int32_t>();
   const std::int64_t blocks = (width + column_block - 1) / column_block;
   visit_floating(dy.dtype(), "embedding_backward", [&](auto tag) {
@@ -46,7 +46,7 @@ void embedding_backward(const Tensor& dy, const Tensor& ids, std::int64_t first,
       const std::int64_t left = begin * column_block, columns = std::min(width, end * column_block) - left;
       for (std::int64_t n = 0; n < tokens; ++n) {
         const std::int64_t local = id[n] - first;
-        if (local < 0 || local >= here) continue;
+        if (local < 0 || local >= rows) continue;
         A* row = to + local * width + left;
         map<A>(
             columns, [](A total, A d) { return total + d; }, row, row, from + n * width + left);

@@ -1,14 +1,13 @@
-// The maximum of a row and the sum of exp(x - maximum), in one pass over memory: what softmax and cross-entropy
-// normalise by.
+// The maximum of a row and the sum of exp(x - maximum), in one pass over memory: what the cross-entropy normalises by.
 // Online normalisation (Milakov and Gimelshein 2018), a chunk at a time: a chunk is still in L1 when it is read again.
-// Read next: core/cpu/softmax.cpp, core/cpu/cross_entropy.cpp.
+// Read next: core/cpu/cross_entropy.cpp.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
 #include "core/cpu/loops.h"
-#include "core/cpu/vector_math.h"
+#include "core/cpu/vector_rows.h"
 
 namespace trireme::cpu {
 
@@ -19,22 +18,20 @@ struct ExpStats {
   A sum = 0;      ///< of the elements themselves
 };
 
+inline constexpr std::int64_t exp_chunk = 1024;
+
 template <class T>
 ExpStats<accumulate_t<T>> exp_stats(const T* x, std::int64_t n) {
   using A = accumulate_t<T>;
-  constexpr std::int64_t chunk = 1024;
-  alignas(64) A exponentials[chunk];
   ExpStats<A> stats;
-  for (std::int64_t i = 0; i < n; i += chunk) {
-    const std::int64_t length = std::min(chunk, n - i);
+  for (std::int64_t i = 0; i < n; i += exp_chunk) {
+    const std::int64_t length = std::min(exp_chunk, n - i);
     const A top = larger(maximum(x + i, length), stats.maximum);
     stats.sum += sum(x + i, length);
     if (top == -std::numeric_limits<A>::infinity()) continue;
     if (top != stats.maximum) stats.sum_exp *= std::exp(stats.maximum - top);
     stats.maximum = top;
-    map<A>(
-        length, [top](A v) { return exp_approx(v - top); }, exponentials, x + i);
-    stats.sum_exp += sum(exponentials, length);
+    stats.sum_exp += sum_of_exponentials<false>(length, x + i, top, static_cast<A*>(nullptr));
   }
   return stats;
 }

@@ -2,72 +2,26 @@
 // implementation computes. Read next: gemm_packed.cpp.
 #include "core/cpu/gemm.h"
 
-#include <fmt/ranges.h>
-#include <algorithm>
-
-#include <array>
-#include <atomic>
-
 #include "core/cpu/kernels.h"
 #include "core/gemm_steps.h"
 #include "core/packed_weights.h"
 #include "core/parallel_for.h"
 
-namespace trireme {
-namespace {
+namespace trireme::cpu {
 
-struct Named {
-  std::string_view name;
-  const cpu::ProductKernel* kernel;
-  bool (*installed)();  // null: part of this program
-  std::string_view library;
-};
-constexpr std::array<Named, 4> products = {
-    {{"trireme", &cpu::packed_product, nullptr, {}},
-     {"eigen", &cpu::eigen_product, nullptr, {}},
-     {"openblas", &cpu::openblas_product, cpu::has_openblas, "libopenblas.so.0, Debian's libopenblas0"},
-     {"onednn", &cpu::onednn_product, cpu::has_onednn, "libdnnl.so.2 or .3, Debian's libdnnl2"}}};
-
-std::atomic<const Named*> selected = products.data();
-
-const Named& product_of(std::string_view name) {
-  for (const Named& product : products) {
-    if (product.name == name) return product;
+const ProductKernel& selected_product() {
+  switch (selected_gemm_library()) {
+    case GemmLibrary::trireme:
+      return packed_product;
+    case GemmLibrary::eigen:
+      return eigen_product;
+    case GemmLibrary::openblas:
+      return openblas_product;
+    case GemmLibrary::onednn:
+      return onednn_product;
   }
-  fail(ExitCode::usage, "select_gemm", "unknown matrix product '{}'; expected one of: {}", name,
-       fmt::join(gemm_names(), ", "));
+  return packed_product;
 }
-
-}  // namespace
-
-std::vector<std::string_view> gemm_names() {
-  std::vector<std::string_view> names;
-  names.reserve(products.size());
-  for (const Named& product : products) names.push_back(product.name);
-  return names;
-}
-
-bool gemm_installed(std::string_view name) {
-  const Named& product = product_of(name);
-  return product.installed == nullptr || product.installed();
-}
-
-void select_gemm(std::string_view name) {
-  const Named& product = product_of(name);
-  if (!gemm_installed(name)) {
-    fail(ExitCode::usage, "select_gemm",
-         "--gemm {}: that library is not installed (looked for: {}); install it, or put its folder into "
-         "LD_LIBRARY_PATH, or select trireme or eigen, which are always there",
-         name, product.library);
-  }
-  selected = &product;
-}
-
-std::string_view selected_gemm() { return selected.load()->name; }
-
-namespace cpu {
-
-const ProductKernel& selected_product() { return *selected.load()->kernel; }
 
 namespace {
 
@@ -167,6 +121,8 @@ PackedWeights::Copy* kept_panels(const ProductKernel& kernel, const Product& pro
 
 void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options) {
   if (has_epilogue(options)) check_epilogue(a, c, options);
+  check_row_sums(a, options);
+  if (options.row_sums.defined()) return gemm(a, b, c, row_sums_apart(kernel_table(), a, options));
   if (c.count() == 0) return;
   const ProductKernel& kernel = selected_product();
   Product product{.a = last_two_dims(a),
@@ -196,5 +152,4 @@ void gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& option
   if (kept != nullptr) kept->filled = true;
 }
 
-}  // namespace cpu
-}  // namespace trireme
+}  // namespace trireme::cpu

@@ -30,6 +30,26 @@ struct MatrixView {
   }
 };
 
+/// B of a product that is not a matrix in memory, such as the patches of a convolution: element (k, j) is
+/// data[rows[k] + columns[j]]. Packing copies runs of columns whose offsets follow each other, in whole vectors: so it
+/// may read up to one vector past the elements that the offsets name.
+struct GatheredMatrix {
+  const void* data = nullptr;             ///< of the dtype of a
+  const std::int64_t* rows = nullptr;     ///< [K], in elements
+  const std::int64_t* columns = nullptr;  ///< [N], in elements
+};
+
+/// A of a product whose elements are kernels of a convolution: row i, step k = (o, j) is
+/// data[o * output_stride + i * kernel + order[j]], j < order_count. So it is the transpose of a weight
+/// [outputs, rows, kernel], of which it has the kernel positions `order`.
+struct KernelMatrix {
+  const void* data = nullptr;  ///< of the dtype of c
+  std::int64_t output_stride = 0, kernel = 0;
+  const std::int64_t* order = nullptr;
+  std::int64_t order_count = 0;
+  const void* end = nullptr;  ///< of the readable memory
+};
+
 /// What follows the sum and the bias (GemmOptions); tensors laid out as c.
 struct Epilogue {
   std::optional<Unary> activation;
@@ -45,6 +65,10 @@ struct Product {
   double alpha = 1, beta = 0;
   const void* bias = nullptr;  ///< dtype of a
   const Epilogue* epilogue = nullptr;
+  /// Takes the place of b, of which nothing is read then. Only packed_product can do this.
+  const GatheredMatrix* gathered_b = nullptr;
+  const KernelMatrix* kernel_a = nullptr;   ///< likewise, of a; a's extents count
+  const std::int64_t* c_columns = nullptr;  ///< where c's columns are, in elements, rising; null: 0, 1, 2, ..
   /// A weight's panels (core/packed_weights.h), kept from product to product; null: b is packed for this one.
   std::byte* packed_b = nullptr;
   bool packed_b_filled = false;  ///< otherwise this product fills them
@@ -66,6 +90,10 @@ extern const ProductKernel eigen_product;  ///< gemm_eigen.cpp
 extern const ProductKernel openblas_product, onednn_product;
 bool has_openblas();
 bool has_onednn();
-const ProductKernel& selected_product();  ///< by select_gemm()
+
+/// What select_gemm() has selected: gemm_choice.cpp, which is compiled once for all levels (level.h).
+enum class GemmLibrary : std::uint8_t { trireme, eigen, openblas, onednn };
+GemmLibrary selected_gemm_library();
+const ProductKernel& selected_product();  ///< this level's
 
 }  // namespace trireme::cpu

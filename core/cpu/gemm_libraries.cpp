@@ -121,7 +121,8 @@ struct OneDnn {
   template <class In>
   static void multiply(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, double beta) {
     if constexpr (std::is_same_v<In, double>) {
-      fail(ExitCode::usage, "gemm", "oneDNN has no product of f64; expected f32, bf16 or f16; select another (--gemm)");
+      fail(ExitCode::usage, "gemm",
+           "oneDNN has no product of f64; expected f32, bf16 or f16; select another: select_gemm(), or --gemm");
     } else {
       if (get().set_threads != nullptr) get().set_threads(1);  // of the calling thread
       const Operand<In> left(a), right(b);
@@ -140,7 +141,7 @@ struct OneDnn {
       fail(
           ExitCode::usage, "gemm",
           "oneDNN refuses a product [{}, {}] x [{}, {}] of {} (dnnl_status_t {}); it may have none for this processor; "
-          "select another (--gemm)",
+          "select another: select_gemm(), or --gemm",
           c.rows, a.columns, a.columns, c.columns, name(dtype_of<In>), status);
     }
   }

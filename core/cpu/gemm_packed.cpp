@@ -3,7 +3,7 @@
 // The loops around the tile product (tile_product.h), outermost first, as in BLIS (Van Zee and van de Geijn, TOMS
 // 2015):
 //   the shared operand  the smaller one of A and B, packed by the team together, in blocks that stay in the last-level
-//                       cache;
+//                       cache (or, if it is small and the other large, by each thread for itself: packs_apart());
 //   K                   so that a panel of A and one of B together fit a second-level cache;
 //   threads             each takes a rectangle of C;
 //   the private operand (`own` in the code): the larger one, packed by the thread that uses it, in blocks that stay in
@@ -22,6 +22,8 @@
 
 #include "core/cpu/gemm_units.h"
 #include "core/cpu/gemm_write.h"
+#include "core/cpu/pack_gathered.h"
+#include "core/cpu/pack_kernels.h"
 #include "core/parallel_for.h"
 
 namespace trireme::cpu {
@@ -30,6 +32,7 @@ namespace {
 constexpr std::int64_t depth_block_bytes = 4096;      // of a row of A or a column of B, packed
 constexpr std::int64_t own_block_bytes = 320 << 10;   // packed at once by one thread for itself
 constexpr std::int64_t shared_block_bytes = 4 << 20;  // packed at once by the team
+constexpr std::int64_t packing_cost = 16;  // packing an element takes about as long as multiplying it by this many
 
 /// Cuts an operand's rows (of A) or columns (of B) into pieces, one per panel.
 struct Cut {
@@ -80,8 +83,17 @@ struct Plan {
   std::int64_t part_shared() const { return round_up(most_shared * shared_panel()); }
   std::int64_t part_own() const { return round_up(most_own * own_panel()); }
   std::int64_t part_sums() const { return partial_sums ? round_up(most_shared * own.count() * tile) : 0; }
-  std::size_t bytes(int team) const {
-    return static_cast<std::size_t>((part_shared() + part_sums() + part_own() * team) * size);
+  std::size_t bytes(int team, bool apart) const {
+    return static_cast<std::size_t>((part_shared() * (apart ? team : 1) + part_sums() + part_own() * team) * size);
+  }
+  /// Whether each member packs for itself what it reads of the shared operand. Then members do not wait for one another,
+  /// and one that the system does not run, because other programs use its core, delays nobody. Chosen where each element
+  /// of the shared operand is multiplied so often that packing it once more for each further member costs at most a 32nd.
+  /// Two threads beside two busy programs: a half to a third of the time for [768, 512] x [512, 128]; alone, the same.
+  bool packs_apart(const Product& p, int team) const {
+    constexpr std::int64_t worth = 32;
+    return p.packed_b == nullptr && shared_blocks == 1 && part_shared() * size <= own_block_bytes &&
+           own.extent >= worth * packing_cost * (team - 1);
   }
   /// All of B in panels: [depth_blocks, b.count(), panel_of_b()], for any number of rows of A.
   std::int64_t panel_of_b() const { return round_up(Unit::panel(b.most, most_depth)); }
@@ -98,12 +110,11 @@ struct Grid {
   std::int64_t shared_parts = 1, own_parts = 1;
 
   Grid(std::int64_t shared_pieces, std::int64_t shared_most, std::int64_t own_pieces, std::int64_t own_most, int team) {
-    constexpr std::int64_t packing = 16;  // packing an element costs about as much as multiplying it by this many
     std::int64_t least = -1;
     for (std::int64_t parts = 1; parts <= team; ++parts) {
       if (team % parts != 0) continue;
-      const std::int64_t cost =
-          divide_up(own_pieces, parts) * own_most * (divide_up(shared_pieces, team / parts) * shared_most + packing);
+      const std::int64_t cost = divide_up(own_pieces, parts) * own_most *
+                                (divide_up(shared_pieces, team / parts) * shared_most + packing_cost);
       if (least < 0 || cost < least) {
         least = cost;
         own_parts = parts;
@@ -129,12 +140,15 @@ class Fetch {
       : data_(static_cast<const std::byte*>(data)), runs_(1), lines_a_run_(divide_up(bytes, line)) {}
   std::int64_t lines() const { return runs_ * lines_a_run_; }
   void some(std::int64_t count) {
-    for (; count > 0 && run_ < runs_; --count) {
-      __builtin_prefetch(data_ + run_ * stride_ + at_ * line, 0, 2);
-      if (++at_ == lines_a_run_) {
-        at_ = 0;
-        ++run_;
-      }
+    while (count > 0 && run_ < runs_) {
+      const std::int64_t length = std::min(count, lines_a_run_ - at_);
+      const std::byte* const from = data_ + run_ * stride_ + at_ * line;
+      for (std::int64_t i = 0; i < length; ++i) __builtin_prefetch(from + i * line, 0, 2);
+      count -= length;
+      at_ += length;
+      if (at_ < lines_a_run_) return;
+      at_ = 0;
+      ++run_;
     }
   }
 
@@ -154,12 +168,13 @@ class Multiplication {
 
  public:
   Multiplication(const Product& product, const Plan<Unit>& plan, std::byte* workspace, int member, int team)
-      : p_(product), plan_(plan), member_(member), team_(team) {
+      : p_(product), plan_(plan), member_(member), team_(team), apart_(plan.packs_apart(product, team)) {
     if constexpr (std::same_as<In, Out>) finish_ = Finish<Out>(product);
     const auto at = [workspace](std::int64_t element) { return workspace + element * Plan<Unit>::size; };
-    packed_shared_ = reinterpret_cast<Element*>(workspace);
-    sums_ = reinterpret_cast<T*>(at(plan.part_shared()));
-    packed_own_ = reinterpret_cast<Element*>(at(plan.part_shared() + plan.part_sums() + plan.part_own() * member));
+    const std::int64_t shared = plan.part_shared(), all_shared = apart_ ? team * shared : shared;
+    packed_shared_ = reinterpret_cast<Element*>(at(apart_ ? member * shared : 0));
+    sums_ = reinterpret_cast<T*>(at(all_shared));
+    packed_own_ = reinterpret_cast<Element*>(at(all_shared + plan.part_sums() + plan.part_own() * member));
     kept_b_ = reinterpret_cast<Element*>(product.packed_b);
   }
 
@@ -171,13 +186,13 @@ class Multiplication {
       const IndexRange mine = part_of(shared.size(), grid.shared_parts, member_ % grid.shared_parts);
       const IndexRange own = part_of(plan_.own.count(), grid.own_parts, member_ / grid.shared_parts);
       for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {
-        if (block + k > 0) team::barrier(team_);  // all have read the block that is now overwritten
+        if (block + k > 0) wait();  // all have read the block that is now overwritten
         const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
         if (!keeps_shared()) {
-          const IndexRange packed = part_of(shared.size(), team_, member_);
+          const IndexRange packed = apart_ ? mine : part_of(shared.size(), team_, member_);
           for (std::int64_t i = packed.begin; i < packed.end; ++i)
             pack(plan_.share_a, shared.begin + i, depth, packed_shared_ + i * plan_.shared_panel());
-          team::barrier(team_);
+          wait();
         }
         multiply_block(shared.begin, mine, own, k, depth);
       }
@@ -185,6 +200,10 @@ class Multiplication {
   }
 
  private:
+  /// For the other members, unless none of them reads what this one packs.
+  void wait() const {
+    if (!apart_) team::barrier(team_);
+  }
   bool keeps_shared() const { return kept_b_ != nullptr && !plan_.share_a; }
   bool keeps_own() const { return kept_b_ != nullptr && plan_.share_a; }
   Element* kept_panel(std::int64_t piece, std::int64_t k) const {
@@ -203,9 +222,12 @@ class Multiplication {
   void pack(bool of_a, std::int64_t piece, IndexRange depth, Element* to) {
     if (of_a) {
       const IndexRange rows = plan_.a.piece(piece);
+      if (p_.kernel_a != nullptr) return pack_kernels<In>(unit_, *p_.kernel_a, rows, depth, to);
       unit_.pack_a({static_cast<const In*>(p_.a.at(rows.begin, depth.begin)), rows.size(), depth.size(),
                     p_.a.row_stride, p_.a.column_stride},
                    to);
+    } else if (p_.gathered_b != nullptr) {
+      pack_gathered<In>(unit_, *p_.gathered_b, depth, plan_.b.piece(piece), to);
     } else {
       const IndexRange columns = plan_.b.piece(piece);
       unit_.pack_b({static_cast<const In*>(p_.b.at(depth.begin, columns.begin)), columns.size(), depth.size(),
@@ -246,8 +268,8 @@ class Multiplication {
   /// by side, as in a panel. Rows of A that lie side by side are packed beforehand: one step of them is 56 bytes, which
   /// crosses cache lines, and packing them in passing was slower when there were many steps.
   bool packs_b_while_multiplying(std::int64_t i) const {
-    return Unit::packs_b_while_multiplying && !keeps_own() && plan_.share_a && p_.b.column_stride == 1 &&
-           plan_.b.piece(i).size() == width;
+    return Unit::packs_b_while_multiplying && !keeps_own() && plan_.share_a && p_.gathered_b == nullptr &&
+           p_.b.column_stride == 1 && plan_.b.piece(i).size() == width;
   }
 
   /// Multiplies piece `s` of the shared operand, piece `local` of the packed block, by piece `i` of the private
@@ -263,7 +285,9 @@ class Multiplication {
     prefetch(rows, columns);
     if constexpr (Unit::packs_b_while_multiplying) {
       const TilePlace<T> place = place_of(rows, columns, k, sum.data());
-      if (!packing) {
+      if (!packing && columns.size() <= lanes<T>) {
+        tile_product_narrow(rows.size(), depth.size(), a, b, place);
+      } else if (!packing) {
         tile_product(rows.size(), depth.size(), a, b, place);
       } else {
         tile_product_packing_b(rows.size(), depth.size(), a, static_cast<const T*>(p_.b.at(depth.begin, columns.begin)),
@@ -276,18 +300,27 @@ class Multiplication {
     store_tile(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
   }
 
+  std::int64_t column_of_c(std::int64_t column) const {
+    return p_.c_columns == nullptr ? column : p_.c_columns[column];
+  }
+  bool side_by_side(IndexRange columns) const {
+    return p_.c_columns == nullptr || p_.c_columns[columns.end - 1] - p_.c_columns[columns.begin] == columns.size() - 1;
+  }
+
   /// C itself, if store_tile() would only store or add; otherwise `buffer`, from which store_tile() takes the tile.
   TilePlace<T> place_of(IndexRange rows, IndexRange columns, std::int64_t k, T* buffer) const {
     const double beta = k == 0 ? p_.beta : 1.0;
     const bool finished = k == plan_.depth_blocks - 1 && (p_.bias != nullptr || !finish_.nothing());
-    if (p_.alpha != 1 || (beta != 0 && beta != 1) || finished || columns.size() != width) return {.data = buffer};
-    T* const c = static_cast<T*>(p_.c.data) + rows.begin * p_.c.row_stride + columns.begin;
+    if (p_.alpha != 1 || (beta != 0 && beta != 1) || finished || columns.size() != width || !side_by_side(columns))
+      return {.data = buffer};
+    T* const c = static_cast<T*>(p_.c.data) + rows.begin * p_.c.row_stride + column_of_c(columns.begin);
     return {.data = c, .stride = p_.c.row_stride, .add = beta == 1};
   }
 
   /// The lines of memory in which some pieces of the private operand lie, in block k of the depth.
   Fetch fetch_of(IndexRange pieces, std::int64_t k) const {
     if (keeps_own()) return Fetch(kept_panel(pieces.begin, k), pieces.size() * plan_.panel_of_b() * Plan<Unit>::size);
+    if (plan_.share_a ? p_.gathered_b != nullptr : p_.kernel_a != nullptr) return {};
     const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
     const Cut& cut = plan_.own;
     const IndexRange extent = {cut.piece(pieces.begin).begin, cut.piece(pieces.end - 1).end};
@@ -299,7 +332,7 @@ class Multiplication {
   void prefetch(IndexRange rows, IndexRange columns) const {
     constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(Out));
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      const auto* c = static_cast<const Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
+      const auto* c = static_cast<const Out*>(p_.c.data) + i * p_.c.row_stride + column_of_c(columns.begin);
       for (std::int64_t j = 0; j < columns.size(); j += line) __builtin_prefetch(c + j, 1);
     }
   }
@@ -321,13 +354,26 @@ class Multiplication {
     const auto beta = static_cast<T>(plan_.partial_sums || first ? p_.beta : 1.0);
     const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + columns.begin : nullptr;
     if (last && !finish_.nothing()) return store_finished_tile(rows, columns, tile, alpha, beta, bias);
+    if (!side_by_side(columns)) return store_apart(rows, columns, tile, alpha, beta, bias);
     for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
-      auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + columns.begin;
+      auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + column_of_c(columns.begin);
       if (columns.size() == width) {
         write_row(tile, width, alpha, beta, bias, c);
       } else {
         write_row(tile, columns.size(), alpha, beta, bias, c);
       }
+    }
+  }
+
+  /// The last step for a tile whose columns are not side by side in C.
+  void store_apart(IndexRange rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias) {
+    const std::int64_t* const at = p_.c_columns + columns.begin;
+    std::array<Out, width> values{};
+    for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
+      Out* const c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride;
+      for (std::int64_t j = 0; beta != 0 && j < columns.size(); ++j) values[static_cast<std::size_t>(j)] = c[at[j]];
+      write_row(tile, columns.size(), alpha, beta, bias, values.data());
+      for (std::int64_t j = 0; j < columns.size(); ++j) c[at[j]] = values[static_cast<std::size_t>(j)];
     }
   }
 
@@ -347,33 +393,42 @@ class Multiplication {
   const Product& p_;
   const Plan<Unit>& plan_;
   const int member_, team_;
+  const bool apart_;
   Unit unit_{};
   Finish<Out> finish_;
   Element *packed_shared_, *packed_own_, *kept_b_;
   T* sums_;
 };
 
+bool uses_dots(const Product& product) {
+  return product.gathered_b == nullptr && product.kernel_a == nullptr && suits_dots(product);
+}
+
 void multiply(const Product& product, int team, std::byte* workspace) {
-  if (suits_dots(product)) return dots_product.multiply(product, team, workspace);
+  if (uses_dots(product)) return dots_product.multiply(product, team, workspace);
   visit_product(product, [&](auto in, auto out) {
     using In = typename decltype(in)::type;
     using Out = typename decltype(out)::type;
     visit_unit<In>([&](auto tag) {
       using Unit = typename decltype(tag)::type;
       const Plan<Unit> plan(product);
-      parallel_team(team_for(product, team), [&](int member, int members) {
+      const int members = team_for(product, team);
+      const auto part = [&](int member, int) {
         Multiplication<Unit, In, Out>(product, plan, workspace, member, members).run();
-      });
+      };
+      plan.packs_apart(product, members) ? parallel_parts(members, part) : parallel_team(members, part);
     });
   });
 }
 
 std::size_t workspace_bytes(const Product& product, int team) {
-  if (suits_dots(product)) return dots_product.workspace_bytes(product, team);
+  if (uses_dots(product)) return dots_product.workspace_bytes(product, team);
   team = team_for(product, team);
   return visit_floating(product.a.dtype, "gemm", [&](auto in) {
-    return visit_unit<typename decltype(in)::type>(
-        [&](auto tag) { return Plan<typename decltype(tag)::type>(product).bytes(team); });
+    return visit_unit<typename decltype(in)::type>([&](auto tag) {
+      const Plan<typename decltype(tag)::type> plan(product);
+      return plan.bytes(team, plan.packs_apart(product, team));
+    });
   });
 }
 

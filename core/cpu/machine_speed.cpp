@@ -1,4 +1,4 @@
-#include "core/machine_speed.h"
+#include "core/cpu/machine_speed.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 #include "core/parallel_for.h"
 #include "core/tensor.h"
 
-namespace trireme {
+namespace trireme::cpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -36,30 +36,30 @@ double measure_bytes(int team) {
   const MemoryScope scope(MemoryCategory::workspace);
   const Tensor from = Tensor::zeros({count}, DType::f32), to = Tensor::zeros({count}, DType::f32);
   return 2.0 * count * sizeof(float) / fastest(team, 5, [&](int member, int members) {
-           const cpu::IndexRange part = cpu::part_of(count, members, member);
+           const IndexRange part = part_of(count, members, member);
            std::copy_n(from.data<float>() + part.begin, part.size(), to.data<float>() + part.begin);
          });
 }
 
 double f32_flops(int team) {
   constexpr int chains = 12, steps = 1'000'000;  // enough chains to hide the latency of one
-  constexpr double flops = 2.0 * chains * steps * cpu::lanes<float>;
+  constexpr double flops = 2.0 * chains * steps * lanes<float>;
   return flops * team / fastest(team, 7, [](int, int) {
-           cpu::Vector<float> sum[chains];
-           for (cpu::Vector<float>& chain : sum) chain = cpu::Vector<float>{} + source;
-           const cpu::Vector<float> factor = cpu::Vector<float>{} + source, term = factor;
+           Vector<float> sum[chains];
+           for (Vector<float>& chain : sum) chain = Vector<float>{} + source;
+           const Vector<float> factor = Vector<float>{} + source, term = factor;
            for (int step = 0; step < steps; ++step) {
 #pragma GCC unroll 12
-             for (cpu::Vector<float>& chain : sum) chain = chain * factor + term;
+             for (Vector<float>& chain : sum) chain = chain * factor + term;
            }
-           cpu::Vector<float> all = sum[0];
+           Vector<float> all = sum[0];
            for (int i = 1; i < chains; ++i) all += sum[i];
            sink = all[0];
          });
 }
 
 double bf16_flops(int team) {
-  return cpu::visit_unit<bf16>([&](auto tag) {
+  return visit_unit<bf16>([&](auto tag) {
     using Unit = typename decltype(tag)::type;
     constexpr std::int64_t depth = 256;  // both panels take 32 KiB at most
     constexpr int calls = 20'000;
@@ -77,15 +77,15 @@ double bf16_flops(int team) {
 
 }  // namespace
 
-double measure_flops(int team, DType dtype) {
-  const bool widened = cpu::bf16_unit() == cpu::Bf16Unit::vectors;
+double level_flops(int team, DType dtype) {
+  const bool widened = bf16_unit() == Bf16Unit::vectors;
   return dtype == DType::bf16 && !widened ? bf16_flops(team) : f32_flops(team);
 }
 
-MachineSpeed measure_machine_speed(int team, DType dtype) {
-  return {.flops = measure_flops(team, DType::f32),
+MachineSpeed level_speed(int team, DType dtype) {
+  return {.flops = level_flops(team, DType::f32),
           .bytes = measure_bytes(team),
-          .bf16_flops = dtype == DType::bf16 ? measure_flops(team, dtype) : 0};
+          .bf16_flops = dtype == DType::bf16 ? level_flops(team, dtype) : 0};
 }
 
-}  // namespace trireme
+}  // namespace trireme::cpu

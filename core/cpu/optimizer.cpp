@@ -1,6 +1,7 @@
-// Optimizer steps, one pass over the states of many parameters: AdamW (Loshchilov and Hutter 2019, algorithm 2) and SGD
-// with momentum.
-// Bytes per parameter: AdamW reads 16 and writes 12 (14 with a 16-bit copy); SGD reads 12 and writes 8.
+// Optimizer steps, one pass over the states of many parameters: AdamW (Loshchilov and Hutter 2019, algorithm 2), SGD
+// with momentum, and Lion (Chen et al. 2023, algorithm 2).
+// Bytes per parameter: AdamW reads 16 and writes 12 (14 with a 16-bit copy); SGD and Lion read 12 and
+// write 8.
 #include <cmath>
 
 #include "core/cpu/arrays.h"
@@ -42,6 +43,7 @@ void adamw_range(const AdamW c, const float* gradient, float* weight, float* m, 
 
 struct Sgd {
   float rate, factor, decay, scale;
+  float fresh, blend, fresh_blend;  // of Lion: 1 - factor, beta1, 1 - beta1
 };
 
 void sgd_range(const Sgd c, const float* gradient, float* weight, std::int64_t n) {
@@ -55,6 +57,41 @@ void sgd_momentum_range(const Sgd c, const float* gradient, float* weight, float
     const float velocity = c.factor * momentum[i] + (c.scale * gradient[i] + c.decay * weight[i]);
     momentum[i] = velocity;
     weight[i] -= c.rate * velocity;
+  }
+}
+
+void sgd_nesterov_range(const Sgd c, const float* gradient, float* weight, float* momentum, std::int64_t n) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float fresh = c.scale * gradient[i] + c.decay * weight[i];
+    const float velocity = c.factor * momentum[i] + fresh;
+    momentum[i] = velocity;
+    weight[i] -= c.rate * (fresh + c.factor * velocity);
+  }
+}
+
+// The difference of two comparisons, so that NaN, which passes neither, would give 0. The caller has refused it.
+float sign(float x) { return static_cast<float>(x > 0) - static_cast<float>(x < 0); }
+
+void lion_range(const Sgd c, const float* gradient, float* weight, float* momentum, std::int64_t n) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = c.scale * gradient[i];
+    const float direction = sign(c.blend * momentum[i] + c.fresh_blend * g);
+    momentum[i] = c.factor * momentum[i] + c.fresh * g;
+    weight[i] -= c.rate * (direction + c.decay * weight[i]);
+  }
+}
+
+void one_moment_range(SgdRule rule, const Sgd c, const float* gradient, float* weight, float* momentum,
+                      std::int64_t n) {
+  switch (rule) {
+    case SgdRule::momentum:
+      return sgd_momentum_range(c, gradient, weight, momentum, n);
+    case SgdRule::nesterov:
+      return sgd_nesterov_range(c, gradient, weight, momentum, n);
+    case SgdRule::lion:
+      return lion_range(c, gradient, weight, momentum, n);
   }
 }
 
@@ -143,7 +180,12 @@ void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
     const Sgd constants = {.rate = static_cast<float>(options.lr),
                            .factor = static_cast<float>(options.momentum),
                            .decay = static_cast<float>(update.weight_decay),
-                           .scale = scale};
+                           .scale = scale,
+                           .fresh = static_cast<float>(1 - options.momentum),
+                           .blend = static_cast<float>(options.blend),
+                           .fresh_blend = static_cast<float>(1 - options.blend)};
+    require(update.momentum.defined() || options.rule == SgdRule::momentum, "sgd",
+            "an update by Nesterov's or Lion's rule has no momentum; expected a tensor of the weight's shape");
     require_low(update.low);
     works.push_back({constants, host_data<float>(update.gradient), host_data<float>(update.weight),
                      host_data<float>(update.momentum)});
@@ -153,7 +195,7 @@ void sgd(const SgdOptions& options, std::span<const SgdUpdate> updates) {
     if (work.momentum == nullptr) {
       sgd_range(work.constants, work.gradient + at, work.weight + at, n);
     } else {
-      sgd_momentum_range(work.constants, work.gradient + at, work.weight + at, work.momentum + at, n);
+      one_moment_range(options.rule, work.constants, work.gradient + at, work.weight + at, work.momentum + at, n);
     }
   });
 }

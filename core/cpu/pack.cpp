@@ -5,28 +5,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/cpu/transpose.h"
+
 namespace trireme::cpu {
 namespace {
-
-/// Transposes a square of vectors: log2(lanes) perfect shuffles of all its elements.
-template <class T>
-[[gnu::always_inline]] inline void transpose(Vector<T> (&rows)[lanes<T>]) {
-  constexpr int n = lanes<T>;
-#pragma GCC unroll 4
-  for (int stage = 1; stage < n; stage *= 2) {
-    Vector<T> next[n];
-#pragma GCC unroll 16
-    for (int i = 0; i < n / 2; ++i) {
-      [&]<int... lane>(std::integer_sequence<int, lane...>) {
-        next[2 * i] = __builtin_shufflevector(rows[i], rows[i + n / 2], (lane / 2 + lane % 2 * n)...);
-        next[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + n / 2], (n / 2 + lane / 2 + lane % 2 * n)...);
-      }
-      (std::make_integer_sequence<int, n>{});
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < n; ++i) rows[i] = next[i];
-  }
-}
 
 template <class T, class From, int width>
 void pack_any(const Strip<From>& from, std::int64_t first, T* to) {
@@ -66,7 +48,7 @@ void pack_transposed(const Strip<From>& from, T* to) {
         const int row = group * n + i;
         block[group][i] = row < width && row < from.count ? load(from.data + row * from.stride + k) : Vector<T>{};
       }
-      transpose<T>(block[group]);
+      transpose_square<T>(block[group]);
     }
     // If width is not a multiple of the lanes, a store spills into the next step of k, which is written after it.
 #pragma GCC unroll 16

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "core/cpu/partition.h"
+#include "core/cpu/transpose.h"
 
 namespace trireme::cpu {
 namespace {
@@ -13,31 +15,13 @@ namespace {
 constexpr int side = 16;  // words of a vector, and rows of a block
 
 // The same on every processor: where vectors are shorter, the compiler takes several.
-using Words = std::uint32_t __attribute__((vector_size(4 * side)));
-using Halves = std::uint16_t __attribute__((vector_size(2 * side)));
+using WordVector = std::uint32_t __attribute__((vector_size(4 * side)));
+using HalfVector = std::uint16_t __attribute__((vector_size(2 * side)));
 
 /// 16 x 16 words.
 struct Block {
-  Words row[side];
+  WordVector row[side];
 };
-
-/// log2(16) perfect shuffles of all elements.
-[[gnu::always_inline]] inline void transpose(Block& block) {
-#pragma GCC unroll 4
-  for (int stage = 1; stage < side; stage *= 2) {
-    Block next;
-#pragma GCC unroll 16
-    for (int i = 0; i < side / 2; ++i) {
-      [&]<int... lane>(std::integer_sequence<int, lane...>) {
-        const Words a = block.row[i], b = block.row[i + side / 2];
-        next.row[2 * i] = __builtin_shufflevector(a, b, (lane / 2 + lane % 2 * side)...);
-        next.row[2 * i + 1] = __builtin_shufflevector(a, b, (side / 2 + lane / 2 + lane % 2 * side)...);
-      }
-      (std::make_integer_sequence<int, side>{});
-    }
-    block = next;
-  }
-}
 
 template <class Vector>
 Vector load(const bf16* from) {
@@ -46,32 +30,43 @@ Vector load(const bf16* from) {
   return x;
 }
 
+/// 16 elements, a word each.
+[[gnu::always_inline]] inline WordVector load_words(const bf16* from) {
+  constexpr int part = static_cast<int>(sizeof(detail::Word) / sizeof(Pair));
+  WordVector words;
+#pragma GCC unroll 4
+  for (int i = 0; i < side; i += part) {
+    const detail::Word loaded = detail::load_words(from + i);
+    std::memcpy(reinterpret_cast<std::byte*>(&words) + i * static_cast<int>(sizeof(Pair)), &loaded, sizeof loaded);
+  }
+  return words;
+}
+
 /// Element (i, k), zero beyond the strip.
 std::uint32_t bits(const Strip<bf16>& s, std::int64_t i, std::int64_t k) {
   return i < s.count && k < s.depth ? s.data[i * s.stride + k * s.depth_stride].bits : 0U;
 }
 
 /// Row i's pairs from `pair` on.
-[[gnu::always_inline]] inline Words row_of_pairs(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
+[[gnu::always_inline]] inline WordVector row_of_pairs(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
   if (i < s.count && s.depth_stride == 1 && 2 * (pair + side) <= s.depth)
-    return load<Words>(s.data + i * s.stride + 2 * pair);
+    return load<WordVector>(s.data + i * s.stride + 2 * pair);
   alignas(64) std::array<std::uint32_t, side> words;
   for (int p = 0; p < side; ++p)
     words[static_cast<std::size_t>(p)] = bits(s, i, 2 * (pair + p)) | bits(s, i, 2 * (pair + p) + 1) << 16;
-  return std::bit_cast<Words>(words);
+  return std::bit_cast<WordVector>(words);
 }
 
 /// The pair of 16 rows from i on.
-[[gnu::always_inline]] inline Words pair_of_rows(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
+[[gnu::always_inline]] inline WordVector pair_of_rows(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
   if (i + side <= s.count && s.stride == 1 && 2 * (pair + 1) <= s.depth) {
     const bf16* from = s.data + i + 2 * pair * s.depth_stride;
-    const Words low = __builtin_convertvector(load<Halves>(from), Words);
-    return low | __builtin_convertvector(load<Halves>(from + s.depth_stride), Words) << 16;
+    return load_words(from) | load_words(from + s.depth_stride) << 16;
   }
   alignas(64) std::array<std::uint32_t, side> words;
   for (int r = 0; r < side; ++r)
     words[static_cast<std::size_t>(r)] = bits(s, i + r, 2 * pair) | bits(s, i + r, 2 * pair + 1) << 16;
-  return std::bit_cast<Words>(words);
+  return std::bit_cast<WordVector>(words);
 }
 
 bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
@@ -82,7 +77,7 @@ bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
   const bool rows = along_depth(s);
 #pragma GCC unroll 16
   for (int n = 0; n < side; ++n) block.row[n] = rows ? row_of_pairs(s, i + n, pair) : pair_of_rows(s, i, pair + n);
-  if (!rows) transpose(block);
+  if (!rows) transpose_vectors<side>(block.row);
   return block;
 }
 
@@ -92,11 +87,11 @@ bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
   const bool rows = along_depth(s);
 #pragma GCC unroll 16
   for (int n = 0; n < side; ++n) block.row[n] = rows ? row_of_pairs(s, i + n, pair) : pair_of_rows(s, i, pair + n);
-  if (rows) transpose(block);
+  if (rows) transpose_vectors<side>(block.row);
   return block;
 }
 
-void store(Pair* to, Words words) { std::memcpy(to, &words, sizeof words); }
+void store(Pair* to, WordVector words) { std::memcpy(to, &words, sizeof words); }
 
 /// `width` words per pair, stored as `blocks` vectors: the next pair overwrites what spills.
 template <int blocks>
@@ -117,9 +112,10 @@ std::int64_t pack_along_depth(const Strip<bf16>& from, std::int64_t width, Pair*
 #pragma GCC unroll 16
       for (int n = 0; n < side; ++n) {
         const std::int64_t i = b * side + n;
-        block.row[n] = i < from.count ? load<Words>(from.data + i * from.stride + 2 * pair) : Words{};
+        __builtin_prefetch(from.data + (i + from.count) * from.stride + 2 * pair);
+        block.row[n] = i < from.count ? load<WordVector>(from.data + i * from.stride + 2 * pair) : WordVector{};
       }
-      transpose(block);
+      transpose_vectors<side>(block.row);
 #pragma GCC unroll 16
       for (int p = 0; p < side; ++p) store(to + (pair + p) * width + b * side, block.row[p]);
     }
@@ -133,10 +129,11 @@ std::int64_t pack_across_depth(const Strip<bf16>& from, Pair* to) {
   const std::int64_t whole = from.depth / 2;
   for (std::int64_t pair = 0; pair < whole; ++pair) {
     const bf16* x = from.data + 2 * pair * from.depth_stride;
+    __builtin_prefetch(x + blocks * side);
+    __builtin_prefetch(x + blocks * side + from.depth_stride);
 #pragma GCC unroll 2
     for (int b = 0; b < blocks; ++b) {
-      const Words low = __builtin_convertvector(load<Halves>(x + b * side), Words);
-      const Words high = __builtin_convertvector(load<Halves>(x + from.depth_stride + b * side), Words);
+      const WordVector low = load_words(x + b * side), high = load_words(x + from.depth_stride + b * side);
       store(to + (pair * blocks + b) * side, low | high << 16);
     }
   }

@@ -23,8 +23,8 @@ inline IndexRange part_of(IndexRange range, std::int64_t parts, std::int64_t ind
   return {range.begin + part.begin, range.begin + part.end};
 }
 
-/// `team`, or 1 for work so small that waking threads costs more than they save.
-inline int useful_team(std::int64_t flops, std::int64_t team) { return flops < (1 << 18) ? 1 : static_cast<int>(team); }
+/// `team`, or 1 for work so small that waking threads costs more than they save: at most about 10 us on one thread.
+inline int useful_team(std::int64_t flops, std::int64_t team) { return flops < (1 << 19) ? 1 : static_cast<int>(team); }
 
 /// Hands out 64-byte aligned pieces of one allocation; without memory it only counts the elements needed.
 template <class T>

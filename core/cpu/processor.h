@@ -1,6 +1,6 @@
-// Detects, when the program runs, the processor's instructions for products of bf16, beyond the vectors that the whole
-// program is compiled for. So one build is fast on every processor. The environment variable TRIREME_ISA selects less,
-// to test what other machines do: "vectors", "avx512-bf16" or "amx". Read next: core/cpu/bf16_tiles.h.
+// Detects, when the program runs, the processor's instructions for products of bf16, beyond the vectors that kernels
+// are compiled for (core/cpu/level.h). So one build is fast on every processor. The environment variable TRIREME_ISA
+// selects less, to test what other machines do: "vectors", "avx512-bf16" or "amx". Read next: core/cpu/bf16_tiles.h.
 #pragma once
 
 #include <string_view>

@@ -17,6 +17,7 @@ constexpr std::int64_t reduce_grain = 32768;                           // elemen
 constexpr std::int64_t part_elements = 16384;                          // elements of x in a part, at least
 constexpr std::int64_t most_parts = 16, most_outputs_in_parts = 8192;  // bounds the workspace of parts
 constexpr std::int64_t squares_block = 65536;                          // elements of rows that are added by one thread
+constexpr std::int64_t cached_bytes = 1 << 20;                         // of a core's own caches
 
 template <Reduction op, class A>
 constexpr A neutral() {
@@ -34,6 +35,7 @@ V merge(V a, V b) {
 struct Split {
   Layout<1> kept, reduced;
   std::int64_t outputs, depth, parts;  // depth: elements of x per output
+  bool from_memory;                    // x is larger than the caches of a core
 
   // Whether neighbouring outputs are neighbours in x: then a vector computes one output in each lane.
   bool by_columns() const { return kept.inner_stride(0) == 1 && kept.inner() > 1; }
@@ -45,8 +47,12 @@ Split split_dims(const Tensor& x, const Tensor& y) {
   for (int dim = 0; dim < x.dims(); ++dim) {
     if (y.size(dim) == x.size(dim)) reduced[dim] = 1;
   }
-  Split split{merge_dims<1>(y.shape(), {x.strides()}), merge_dims<1>(reduced, {x.strides()}), y.count(),
-              reduced.count(), 1};
+  Split split{.kept = merge_dims<1>(y.shape(), {x.strides()}),
+              .reduced = merge_dims<1>(reduced, {x.strides()}),
+              .outputs = y.count(),
+              .depth = reduced.count(),
+              .parts = 1,
+              .from_memory = x.bytes() >= cached_bytes};
   if (split.outputs <= most_outputs_in_parts) {
     // By columns, a part holds some rows of all outputs; otherwise it holds some elements of one output.
     const std::int64_t parts = (split.by_columns() ? split.outputs : 1) * split.depth / part_elements;
@@ -56,9 +62,10 @@ Split split_dims(const Tensor& x, const Tensor& y) {
 }
 
 template <Reduction op, class T>
-accumulate_t<T> reduce_run(const T* x, std::int64_t stride, std::int64_t n) {
+accumulate_t<T> reduce_run(const T* x, std::int64_t stride, std::int64_t n, bool from_memory) {
   using A = accumulate_t<T>;
-  if (stride == 1) return op == Reduction::sum ? sum(x, n) : maximum(x, n);
+  if (stride == 1 && op == Reduction::max) return maximum(x, n);
+  if (stride == 1) return from_memory ? sum<true>(x, n) : sum(x, n);
   A result = neutral<op, A>();
   for (std::int64_t i = 0; i < n; ++i) result = merge<op>(result, widen(x[i * stride]));
   return result;
@@ -66,13 +73,14 @@ accumulate_t<T> reduce_run(const T* x, std::int64_t stride, std::int64_t n) {
 
 // One output from elements [begin, end) of its depth: x is its first element.
 template <Reduction op, class T>
-accumulate_t<T> reduce_one(const T* x, const Layout<1>& reduced, std::int64_t begin, std::int64_t end) {
+accumulate_t<T> reduce_one(const T* x, const Split& split, std::int64_t begin, std::int64_t end) {
   using A = accumulate_t<T>;
+  const Layout<1>& reduced = split.reduced;
   const std::int64_t stride = reduced.inner_stride(0);
-  if (reduced.dims == 1) return reduce_run<op>(x + begin * stride, stride, end - begin);
+  if (reduced.dims == 1) return reduce_run<op>(x + begin * stride, stride, end - begin, split.from_memory);
   A result = neutral<op, A>();
   for_runs(reduced, begin, end, [&](const std::array<std::int64_t, 1>& at, std::int64_t n) {
-    result = merge<op>(result, reduce_run<op>(x + at[0], stride, n));
+    result = merge<op>(result, reduce_run<op>(x + at[0], stride, n, split.from_memory));
   });
   return result;
 }
@@ -109,7 +117,7 @@ void reduce_range(const T* x, const Split& split, std::int64_t first, std::int64
       }
       for (; i + width <= n; i += width) reduce_lanes<op, 1>(from + i, split.reduced, begin, end, y + i);
     }
-    for (; i < n; ++i) y[i] = reduce_one<op>(from + i * stride, split.reduced, begin, end);
+    for (; i < n; ++i) y[i] = reduce_one<op>(from + i * stride, split, begin, end);
     y += n;
   });
 }

@@ -65,17 +65,27 @@ void for_runs(const Layout<K>& layout, std::int64_t begin, std::int64_t end, Run
     rest /= layout.extent[dim];
     for (std::size_t k = 0; k < K; ++k) offset[k] += index[dim] * layout.stride[k][dim];
   }
+  const std::int64_t inner = layout.extent[inner_dim];
+  if (inner_dim == 0) return run(offset, end - begin);
+  const std::size_t row_dim = inner_dim - 1;
   while (begin < end) {
-    const std::int64_t length = std::min(end - begin, layout.extent[inner_dim] - index[inner_dim]);
-    run(offset, length);
-    begin += length;
-    for (std::size_t k = 0; k < K; ++k) offset[k] -= index[inner_dim] * layout.stride[k][inner_dim];
+    // Whole runs along row_dim are one loop: the steps from run to run would take longer than a short run.
+    const std::int64_t first = index[inner_dim], length = std::min(end - begin, inner - first);
+    const std::int64_t rows =
+        length < inner ? 1 : std::min(layout.extent[row_dim] - index[row_dim], (end - begin) / inner);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      run(offset, length);
+      for (std::size_t k = 0; k < K; ++k) offset[k] += layout.stride[k][row_dim];
+    }
+    begin += rows * length;
+    for (std::size_t k = 0; k < K; ++k) offset[k] -= first * layout.stride[k][inner_dim];
     index[inner_dim] = 0;
-    for (std::size_t dim = inner_dim; dim-- > 0;) {
-      for (std::size_t k = 0; k < K; ++k) offset[k] += layout.stride[k][dim];
-      if (++index[dim] < layout.extent[dim]) break;
-      for (std::size_t k = 0; k < K; ++k) offset[k] -= layout.extent[dim] * layout.stride[k][dim];
+    index[row_dim] += rows;
+    for (std::size_t dim = row_dim; dim > 0 && index[dim] == layout.extent[dim]; --dim) {
+      for (std::size_t k = 0; k < K; ++k)
+        offset[k] += layout.stride[k][dim - 1] - layout.extent[dim] * layout.stride[k][dim];
       index[dim] = 0;
+      ++index[dim - 1];
     }
   }
 }

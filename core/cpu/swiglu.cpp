@@ -9,11 +9,6 @@ namespace {
 
 constexpr std::int64_t swiglu_grain = 8192;  // outputs worth a thread
 
-template <class A>
-A sigmoid(A x) {
-  return A{1} / (A{1} + exp_approx(-x));
-}
-
 }  // namespace
 
 void swiglu(const Tensor& x, Tensor& y) {
@@ -28,7 +23,7 @@ void swiglu(const Tensor& x, Tensor& y) {
       for (std::int64_t row = begin; row < end; ++row) {
         const T *gate = from + row * 2 * width, *up = gate + width;
         map<A>(
-            width, [](A g, A u) { return g * sigmoid(g) * u; }, to + row * width, gate, up);
+            width, [](A g, A u) { return g * sigmoid_approx(g) * u; }, to + row * width, gate, up);
       }
     });
   });
@@ -48,7 +43,7 @@ void swiglu_backward(const Tensor& x, const Tensor& dy, Tensor& dx) {
         T *dgate = to + row * 2 * width, *dup = dgate + width;
 #pragma GCC ivdep
         for (std::int64_t i = 0; i < width; ++i) {
-          const A g = widen(gate[i]), u = widen(up[i]), s = sigmoid(g), out = widen(d[i]);
+          const A g = widen(gate[i]), u = widen(up[i]), s = sigmoid_approx(g), out = widen(d[i]);
           dgate[i] = static_cast<T>(out * u * s * (A{1} + g * (A{1} - s)));
           dup[i] = static_cast<T>(out * g * s);
         }

@@ -6,23 +6,24 @@
 namespace trireme::cpu {
 namespace {
 
-/// What else a product does: start from the sums that are in place, or copy B into a panel.
-enum class Task { none, add_to_sums, pack_b };
+/// What else a product does: compute the first vector of columns only, start from the sums that are in place, or copy B
+/// into a panel.
+enum class Task { none, narrow, add_to_sums, pack_b };
 
-template <class T, int rows>
-[[gnu::always_inline]] inline void store_tile(const Vector<T> (&sum)[rows][tile_vectors], const TilePlace<T>& to) {
+template <class T, int rows, int vectors>
+[[gnu::always_inline]] inline void store_tile(const Vector<T> (&sum)[rows][vectors], const TilePlace<T>& to) {
   const auto at = [&to](int i, int j) { return to.data + i * to.stride + j * lanes<T>; };
   if (to.add) {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
-      for (int j = 0; j < tile_vectors; ++j) store(at(i, j), sum[i][j] + load(at(i, j)));
+      for (int j = 0; j < vectors; ++j) store(at(i, j), sum[i][j] + load(at(i, j)));
     }
   } else {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
-      for (int j = 0; j < tile_vectors; ++j) store(at(i, j), sum[i][j]);
+      for (int j = 0; j < vectors; ++j) store(at(i, j), sum[i][j]);
     }
   }
 }
@@ -31,29 +32,30 @@ template <class T, int rows>
 template <class T, Task task, int rows>
 void product(std::int64_t depth, const T* __restrict a, const T* __restrict b, std::int64_t b_stride,
              T* __restrict packed, const TilePlace<T>& to) {
+  constexpr int vectors = task == Task::narrow ? 1 : tile_vectors;
   if (task != Task::pack_b) b_stride = tile_columns<T>;
-  Vector<T> sum[rows][tile_vectors];
+  Vector<T> sum[rows][vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j)
+    for (int j = 0; j < vectors; ++j)
       sum[i][j] = task == Task::add_to_sums ? load(to.data + i * to.stride + j * lanes<T>) : Vector<T>{};
   }
   for (std::int64_t k = 0; k < depth; ++k, a += rows, b += b_stride) {
-    Vector<T> row[tile_vectors];
+    Vector<T> row[vectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < tile_vectors; ++j) row[j] = load(b + j * lanes<T>);
+    for (int j = 0; j < vectors; ++j) row[j] = load(b + j * lanes<T>);
     if constexpr (task == Task::pack_b) {
 #pragma GCC unroll 4
-      for (int j = 0; j < tile_vectors; ++j) store(packed + k * tile_columns<T> + j * lanes<T>, row[j]);
+      for (int j = 0; j < vectors; ++j) store(packed + k * tile_columns<T> + j * lanes<T>, row[j]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
-      for (int j = 0; j < tile_vectors; ++j) sum[i][j] += row[j] * a[i];
+      for (int j = 0; j < vectors; ++j) sum[i][j] += row[j] * a[i];
     }
   }
-  store_tile<T, rows>(sum, to);
+  store_tile<T, rows, vectors>(sum, to);
 }
 
 /// The product for each number of rows from 1 on, so that a ragged edge costs only its own rows.
@@ -77,6 +79,11 @@ void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b,
 }
 
 template <class T>
+void tile_product_narrow(std::int64_t rows, std::int64_t depth, const T* a, const T* b, const TilePlace<T>& to) {
+  call<T, Task::narrow>(rows, depth, a, b, 0, nullptr, to);
+}
+
+template <class T>
 void tile_product_add(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile) {
   call<T, Task::add_to_sums>(rows, depth, a, b, 0, nullptr, {.data = tile});
 }
@@ -88,10 +95,12 @@ void tile_product_packing_b(std::int64_t rows, std::int64_t depth, const T* a, c
 }
 
 template void tile_product(std::int64_t, std::int64_t, const float*, const float*, const TilePlace<float>&);
+template void tile_product_narrow(std::int64_t, std::int64_t, const float*, const float*, const TilePlace<float>&);
 template void tile_product_add(std::int64_t, std::int64_t, const float*, const float*, float*);
 template void tile_product_packing_b(std::int64_t, std::int64_t, const float*, const float*, std::int64_t, float*,
                                      const TilePlace<float>&);
 template void tile_product(std::int64_t, std::int64_t, const double*, const double*, const TilePlace<double>&);
+template void tile_product_narrow(std::int64_t, std::int64_t, const double*, const double*, const TilePlace<double>&);
 template void tile_product_add(std::int64_t, std::int64_t, const double*, const double*, double*);
 template void tile_product_packing_b(std::int64_t, std::int64_t, const double*, const double*, std::int64_t, double*,
                                      const TilePlace<double>&);

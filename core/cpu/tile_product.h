@@ -32,7 +32,11 @@ struct TilePlace {
 template <class T>
 void tile_product(std::int64_t rows, std::int64_t depth, const T* a, const T* b, const TilePlace<T>& to);
 
-/// The same, with sums that start from what the tile holds; dense.
+/// The same for the first `lanes<T>` columns only: for the last columns of B, if a vector holds them.
+template <class T>
+void tile_product_narrow(std::int64_t rows, std::int64_t depth, const T* a, const T* b, const TilePlace<T>& to);
+
+/// tile_product with sums that start from what the tile holds; dense.
 template <class T>
 void tile_product_add(std::int64_t rows, std::int64_t depth, const T* a, const T* b, T* tile);
 

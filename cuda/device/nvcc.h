@@ -27,7 +27,7 @@ namespace trireme::cuda {
 
 using Stream = cudaStream_t;
 
-// ---- threads ---------------------------------------------------------------------------------------------------------
+// ---- threads --------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void sync_threads() { __syncthreads(); }
 __device__ __forceinline__ void sync_warp(std::uint32_t mask = ~0U) { __syncwarp(mask); }
 __device__ __forceinline__ void barrier_sync(int id, int threads) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ std::uint32_t ballot(bool predicate, std::uint32_t ma
   return __ballot_sync(mask, predicate);
 }
 
-// ---- arithmetic ------------------------------------------------------------------------------------------------------
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
 __host__ __device__ __forceinline__ float exp2_fast(float x) {
 #ifdef __CUDA_ARCH__
   float y;
@@ -63,10 +63,12 @@ __host__ __device__ __forceinline__ float exp2_fast(float x) {
 #endif
 }
 __device__ __forceinline__ float reciprocal_sqrt(float x) { return rsqrtf(x); }
-/// 1 / x within 2 ulp, and 0 above 2^126. A division has more instructions, and a branch for subnormal numbers.
+/// 1 / x within 1 ulp, and 0 above 2^126. A division has more instructions, and a branch for subnormal numbers.
 __host__ __device__ __forceinline__ float reciprocal_fast(float x) {
 #ifdef __CUDA_ARCH__
-  return __fdividef(1.0F, x);
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 #else
   return 1.0F / x;
 #endif
@@ -109,7 +111,7 @@ __device__ __forceinline__ T from_float(float x) {
   }
 }
 
-// ---- global memory ---------------------------------------------------------------------------------------------------
+// ---- global memory --------------------------------------------------------------------------------------------------
 template <class V, class T>
 __device__ __forceinline__ V load_vector(const T* from) {
   return *reinterpret_cast<const V*>(from);
@@ -128,7 +130,7 @@ __device__ __forceinline__ void prefetch_l2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
-// ---- asynchronous copies ---------------------------------------------------------------------------------------------
+// ---- asynchronous copies --------------------------------------------------------------------------------------------
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -142,7 +144,7 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// ---- matrices of a warp ----------------------------------------------------------------------------------------------
+// ---- matrices of a warp ---------------------------------------------------------------------------------------------
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t* r, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -1,5 +1,5 @@
-// The instructions of Hopper (sm_90a) under the emulator's names: mbarrier, TMA, wgmma, setmaxnreg. Included by
-// cuda/device/nvcc.h, which describes the rules.
+// The instructions of Hopper (sm_90a) under the emulator's names: clusters, mbarrier, TMA, wgmma, setmaxnreg. Included
+// by cuda/device/nvcc.h, which describes the rules.
 // Read next: the PTX ISA manual, "Asynchronous warpgroup level matrix instructions" and "Tensor copy".
 #pragma once
 
@@ -14,7 +14,17 @@ namespace trireme::cuda {
 
 using TensorMap = CUtensorMap;
 
-// ---- mbarrier --------------------------------------------------------------------------------------------------------
+// ---- clusters -------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ int cluster_rank() {
+  std::uint32_t rank = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+__device__ __forceinline__ void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// ---- mbarrier -------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void mbarrier_init(std::uint64_t* word, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(word)), "r"(arrivals) : "memory");
 }
@@ -30,6 +40,16 @@ __device__ __forceinline__ void mbarrier_arrive_expect(std::uint64_t* word, int 
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(word)), "r"(bytes)
                : "memory");
 }
+/// Orders what the thread has read before, also by wgmma that it has waited for. It does not make what the thread wrote
+/// visible to the other block: with release.cluster the thread would wait for all its stores (MEMBAR.ALL.GPU).
+__device__ __forceinline__ void mbarrier_arrive_at(std::uint64_t* word, int rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(word)),
+      "r"(rank)
+      : "memory");
+}
 /// try_wait itself suspends the thread for a while, so this is not a busy loop.
 __device__ __forceinline__ void mbarrier_wait(std::uint64_t* word, std::uint32_t parity) {
   std::uint32_t done = 0;
@@ -44,7 +64,7 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* word, std::uint32_t
 }
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- TMA -------------------------------------------------------------------------------------------------------------
+// ---- TMA ------------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -61,6 +81,14 @@ __device__ __forceinline__ void tma_load_3d(void* to, const TensorMap& map, int 
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
       "[%2];" ::"r"(shared_address(to)),
       "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_3d_multicast(void* to, const TensorMap& map, int x, int y, int z,
+                                                      std::uint64_t* barrier, std::uint32_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "h"(static_cast<std::uint16_t>(blocks))
       : "memory");
 }
 __device__ __forceinline__ void tma_load_4d(void* to, const TensorMap& map, int x, int y, int z, int w,
@@ -92,7 +120,7 @@ __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
-// ---- registers and matrices of a warp --------------------------------------------------------------------------------
+// ---- registers and matrices of a warp -------------------------------------------------------------------------------
 template <int N>
 __device__ __forceinline__ void set_max_registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -107,7 +135,7 @@ __device__ __forceinline__ void stmatrix_x4(const std::uint32_t* r, void* row) {
                : "memory");
 }
 
-// ---- wgmma -----------------------------------------------------------------------------------------------------------
+// ---- wgmma ----------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Newest>

@@ -28,9 +28,8 @@ inline void check_tiled(const char* where, const TiledMatrix& m) {
   const auto check_stride = [&](const char* what, std::int64_t elements) {
     if (elements * 2 % 16 != 0 || elements <= 0)
       fail(ExitCode::usage, where,
-           "the {} of {} is {} elements, {} bytes; expected a positive multiple of 16 bytes, because TMA reads it; pad "
-           "it "
-           "to {} elements, or use gemm_sm80",
+           "the {} of {} is {} elements, {} bytes; expected a positive multiple of 16 bytes, because TMA reads it; "
+           "pad it to {} elements, or use gemm_sm80",
            what, m.name, elements, 2 * elements, elements < 8 ? 8 : (elements + 7) / 8 * 8);
   };
   check_stride("pitch", m.pitch);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "cuda/emu/cluster.h"
 #include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
@@ -50,7 +51,7 @@ void Block::wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site) 
   check_shared(word, 8, 8, "mbarrier", site);
   if (race_ != nullptr) race_->access(word, 8, Kind::mbarrier_use, __builtin_return_address(0));
   give_way();
-  while (Mbarrier::load(word, *this, site).phase == (parity & 1U)) {
+  while (Mbarrier::load(word, site).phase == (parity & 1U)) {
     mbarrier_waits_.push_back({running_, word, parity & 1U});
     wait(parity == 0 ? "phase 0 of an mbarrier" : "phase 1 of an mbarrier", site);
   }
@@ -73,9 +74,10 @@ constexpr std::uint64_t kMagic = 0xb7;        // bits 56-63; uninitialised memor
 constexpr std::int64_t kBytesBias = 1 << 24;  // the byte count may be negative for a while
 }  // namespace
 
-Mbarrier Mbarrier::load(const std::uint64_t* word, const Block& block, Site site) {
+Mbarrier Mbarrier::load(const std::uint64_t* word, Site site) {
   const std::uint64_t bits = *word;
-  if (bits >> 56 != kMagic) block.fault(site, "this mbarrier was never initialised, or something wrote over it");
+  if (bits >> 56 != kMagic)
+    running_block->fault(site, "this mbarrier was never initialised, or something wrote over it");
   return {static_cast<std::uint32_t>(bits & 1U), static_cast<int>((bits >> 1) & 0x7fffU),
           static_cast<int>((bits >> 16) & 0x7fffU), static_cast<std::int64_t>((bits >> 31) & 0x1ffffffU) - kBytesBias};
 }
@@ -85,15 +87,15 @@ void Mbarrier::store(std::uint64_t* word) const {
           (static_cast<std::uint64_t>(bytes + kBytesBias) << 31) | (kMagic << 56);
 }
 
-void Mbarrier::settle(std::uint64_t* word, Block& block) {
+void Mbarrier::settle(std::uint64_t* word, Block& owner) {
   const bool complete = pending == 0 && bytes == 0;
   if (complete) {
     phase ^= 1U;
     pending = expected;
-    if (block.race() != nullptr) block.race()->mbarrier_complete(word);
+    if (owner.race() != nullptr) owner.race()->mbarrier_complete(word);
   }
   store(word);
-  if (complete) block.mbarrier_flipped(word);
+  if (complete) owner.mbarrier_flipped(word);
 }
 
 void mbarrier_init(std::uint64_t* word, int count, Site site) {
@@ -103,27 +105,35 @@ void mbarrier_init(std::uint64_t* word, int count, Site site) {
   Mbarrier{0, count, count, 0}.store(word);
 }
 
-void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site) {
+namespace {
+/// By the running thread, at a word in the memory of `owner`.
+void arrive(Block& owner, std::uint64_t* word, std::int64_t expected_bytes, const void* pc, Site site) {
   Block& block = *running_block;
-  block.check_shared(word, 8, 8, "mbarrier.arrive", site);
-  if (block.race() != nullptr) {
-    block.race()->access(word, 8, Kind::mbarrier_use, __builtin_return_address(0));
-    block.race()->mbarrier_arrive(word);
-  }
-  Mbarrier barrier = Mbarrier::load(word, block, site);
+  if (block.race() != nullptr) block.race()->mbarrier_arrive(*owner.race(), word, pc);
+  Mbarrier barrier = Mbarrier::load(word, site);
   if (barrier.pending == 0)
     block.fault(site, fmt::format("more arrivals than the {} this mbarrier expects in a phase", barrier.expected));
   --barrier.pending;
   barrier.bytes += expected_bytes;
-  barrier.settle(word, block);
+  barrier.settle(word, owner);
   block.give_way();
 }
+}  // namespace
 
-void mbarrier_complete_bytes(std::uint64_t* word, std::int64_t bytes, Site site) {
-  Block& block = *running_block;
-  Mbarrier barrier = Mbarrier::load(word, block, site);
+void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site) {
+  running_block->check_shared(word, 8, 8, "mbarrier.arrive", site);
+  arrive(*running_block, word, expected_bytes, __builtin_return_address(0), site);
+}
+
+void mbarrier_arrive_at(std::uint64_t* word, int rank, Site site) {
+  Block& owner = running_block->cluster().peer(rank, word, 8, "mbarrier.arrive", site);
+  arrive(owner, in_block(owner, *running_block, word), 0, __builtin_return_address(0), site);
+}
+
+void mbarrier_complete_bytes(Block& owner, std::uint64_t* word, std::int64_t bytes, Site site) {
+  Mbarrier barrier = Mbarrier::load(word, site);
   barrier.bytes -= bytes;
-  barrier.settle(word, block);
+  barrier.settle(word, owner);
 }
 
 void cp_async(void* destination, const void* source, int bytes, int valid, Site site) {

@@ -1,7 +1,8 @@
 // Asynchronous copies and the barriers that count them, in the emulator.
 //   cp.async: 16 bytes per thread, global to shared, waited for by groups.
 //   mbarrier: an 8-byte word in shared memory; a phase ends when all arrivals and all announced bytes are in.
-//   TMA: one thread moves a whole tile; a load reports its bytes to an mbarrier.
+//   TMA: one thread moves a whole tile; a load reports its bytes to an mbarrier. A multicast load fills the same place
+//     in several blocks of a cluster.
 // Read next: cuda/emu/matrix.h.
 #pragma once
 
@@ -18,16 +19,18 @@ struct Mbarrier {
   int expected, pending;
   std::int64_t bytes;
 
-  static Mbarrier load(const std::uint64_t* word, const Block& block, Site site);
+  static Mbarrier load(const std::uint64_t* word, Site site);
   void store(std::uint64_t* word) const;
-  /// Ends the phase if nothing is missing, and stores.
-  void settle(std::uint64_t* word, Block& block);
+  /// Ends the phase if nothing is missing, and stores. `owner`: the block in whose memory the word is.
+  void settle(std::uint64_t* word, Block& owner);
 };
 
 void mbarrier_init(std::uint64_t* word, int count, Site site);
 /// One arrival that also announces `expected_bytes` to come.
 void mbarrier_arrive(std::uint64_t* word, std::int64_t expected_bytes, Site site);
-void mbarrier_complete_bytes(std::uint64_t* word, std::int64_t bytes, Site site);
+/// One arrival at the same word in block `rank` of the cluster.
+void mbarrier_arrive_at(std::uint64_t* word, int rank, Site site);
+void mbarrier_complete_bytes(Block& owner, std::uint64_t* word, std::int64_t bytes, Site site);
 
 /// Copies the first `valid` of `bytes` bytes; the rest become zeros.
 void cp_async(void* destination, const void* source, int bytes, int valid, Site site);
@@ -50,6 +53,9 @@ void check_tensor_map(const char* where, const char* name, const TensorMap& map)
 /// `dims`: of the instruction.
 void tma_load(void* destination, const TensorMap& map, int dims, std::array<int, 4> start, std::uint64_t* barrier,
               Site site);
+/// The same to these places in each block of the cluster whose bit in `blocks` is set.
+void tma_load_multicast(void* destination, const TensorMap& map, int dims, std::array<int, 4> start,
+                        std::uint64_t* barrier, std::uint32_t blocks, Site site);
 /// Copies the part of a tile that is inside the tensor to global memory.
 void tma_store(const TensorMap& map, const void* source, int dims, std::array<int, 4> start, Site site);
 

@@ -42,8 +42,9 @@ const char* base_name(const char* file) {
 
 }  // namespace
 
-Block::Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body)
-    : shape_(shape), stacks_(stacks), body_(body) {
+Block::Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body, Cluster& cluster,
+             int rank)
+    : shape_(shape), stacks_(stacks), body_(body), cluster_(cluster), rank_(rank) {
   fibers_.resize(static_cast<std::size_t>(shape.block.x) * shape.block.y * shape.block.z);
 }
 
@@ -91,29 +92,22 @@ void Block::prepare(Dim3 index, Schedule schedule) {
   }
 }
 
-void Block::run(Dim3 index, Schedule schedule) {
-  prepare(index, schedule);
-  running_block = this;
-  while (live_ > 0 && failure_ == nullptr) {
-    if (schedule_.completion() == Completion::random && !in_flight_.empty() && choice_.one_in(8)) complete_one();
-    Fiber* const next = pick();
-    if (next == nullptr) {
-      if (complete_one()) continue;
-      failure_ = std::make_exception_ptr(Error(ExitCode::internal, shape_.kernel, deadlock_report()));
-      break;
-    }
+bool Block::step() {
+  if (schedule_.completion() == Completion::random && !in_flight_.empty() && choice_.one_in(8)) complete_one();
+  Fiber* const next = pick();
+  const bool went_on = next != nullptr || complete_one();
+  if (next != nullptr) {
     running_ = next;
     running_fiber = next;
     switch_context(scheduler_, next->context);
   }
-  running_block = nullptr;
-  running_fiber = nullptr;
-  if (failure_ != nullptr) {
-    for (Fiber& fiber : fibers_)
-      if (fiber.state != State::done) abandon_context(fiber.context);
-    std::rethrow_exception(failure_);
-  }
-  check_end();
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  return went_on;
+}
+
+void Block::abandon() {
+  for (Fiber& fiber : fibers_)
+    if (fiber.state != State::done) abandon_context(fiber.context);
 }
 
 void Block::fiber_main() {

@@ -1,5 +1,6 @@
 // One thread block under emulation: its fibers, the scheduler that runs them one at a time, all that threads wait for,
-// and its shared memory. Blocks share only global memory; one OS thread runs each block to its end.
+// and its shared memory. Blocks share only global memory, unless they form a cluster (cuda/emu/cluster.h); one OS
+// thread runs each block to its end.
 //
 // A thread runs until it must wait (a barrier, a shuffle, an mbarrier, a wait for asynchronous copies); then the
 // scheduler picks another. When no thread can go on, operations in flight complete. If there are none, the block is
@@ -95,23 +96,33 @@ struct BlockShape {
   LaunchBounds bounds{};
   DeviceLimits limits = h100;
   bool shared_opt_in = false;  ///< the kernel may use more than kSharedByDefault
+  int cluster = 1;             ///< blocks of a cluster: neighbours in x
 
   std::size_t most_shared() const { return shared_opt_in ? limits.shared_per_block : kSharedByDefault; }
 };
 
+class Cluster;      // cuda/emu/cluster.h
 class RaceChecker;  // cuda/emu/race.h
 class RaceLaunch;
 class WgmmaRegisters;  // cuda/emu/wgmma_registers.h
 
 class Block {
  public:
-  Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body);
+  /// `rank`: of the block in its cluster.
+  Block(const BlockShape& shape, const Stacks& stacks, const std::function<void()>& body, Cluster& cluster, int rank);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Runs the block with this index to its end; throws an Error that names block, thread and line when it misbehaves.
-  void run(Dim3 index, Schedule schedule);
+  // ---- from begin to end (the cluster calls these) -----------------------------------------------------------------
+  void prepare(Dim3 index, Schedule schedule);
+  /// Lets one thread run until it waits, or completes one asynchronous operation. False: nothing in the block can go
+  /// on. Throws an Error that names block, thread and line when the block misbehaves.
+  bool step();
+  bool ended() const { return live_ == 0; }  ///< all threads have
+  void check_end();
+  void abandon();  ///< discards threads that have not ended
+  std::string deadlock_report() const;
 
   // ---- waiting -----------------------------------------------------------------------------------------------------
   /// Suspends the running thread until wake(); `what` and `site` are for reports.
@@ -171,6 +182,8 @@ class Block {
   const Fiber& fiber(int index) const { return fibers_[static_cast<std::size_t>(index)]; }
   static constexpr std::size_t kSharedSpan = 256 * 1024;  ///< with the zones; all that a wgmma descriptor can address
   Dim3 index() const { return index_; }
+  Cluster& cluster() const { return cluster_; }
+  int rank() const { return rank_; }
   const BlockShape& shape() const { return shape_; }
   int threads() const { return static_cast<int>(fibers_.size()); }
   /// Throws: the running thread did something that a GPU does not allow or leaves undefined.
@@ -186,10 +199,8 @@ class Block {
 
  private:
   static void fiber_main();
-  void prepare(Dim3 index, Schedule schedule);
   Fiber* pick();
   bool complete_one();
-  void check_end();
   void fill_zone(std::size_t begin, std::size_t end);
   void check_zones() const;
   [[noreturn]] void zone_fault(const SharedRange* before, const SharedRange* after, std::size_t written) const;
@@ -198,7 +209,6 @@ class Block {
   Rendezvous& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
   Rendezvous& arrive_group(const char* what, Site site, void* argument);
   void leave(Rendezvous& meeting, int first_thread, int width);
-  std::string deadlock_report() const;
   void prepare_registers(std::size_t groups);
   int used_registers() const;
   std::string register_report() const;  ///< empty: no thread waits for registers
@@ -216,6 +226,8 @@ class Block {
   BlockShape shape_;
   const Stacks& stacks_;
   const std::function<void()>& body_;
+  Cluster& cluster_;
+  int rank_;
   Dim3 index_;
   Schedule schedule_;
   SplitMix64 choice_{0};

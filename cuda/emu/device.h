@@ -11,6 +11,7 @@
 
 #include "cuda/device/types.h"
 #include "cuda/emu/async.h"
+#include "cuda/emu/cluster.h"
 #include "cuda/emu/launch.h"
 #include "cuda/emu/launch_bounds.h"
 #include "cuda/emu/matrix.h"
@@ -61,7 +62,7 @@ using emu::TensorMap;
 struct StreamTag;
 using Stream = StreamTag*;  ///< under emulation launches are synchronous, and streams have no effect
 
-// ---- threads ---------------------------------------------------------------------------------------------------------
+// ---- threads --------------------------------------------------------------------------------------------------------
 inline void sync_threads(Site site = Site::here()) {
   emu::running_block->barrier(0, emu::running_block->threads(), true, site);
 }
@@ -72,6 +73,11 @@ inline void barrier_sync(int id, int threads, Site site = Site::here()) {
 inline void barrier_arrive(int id, int threads, Site site = Site::here()) {
   emu::running_block->barrier(id, threads, false, site);
 }
+/// The block's number in its cluster.
+inline int cluster_rank() { return emu::running_block->rank(); }
+/// All threads of all blocks of the cluster wait for each other. What they wrote to shared memory before is visible
+/// after.
+inline void sync_cluster(Site site = Site::here()) { emu::running_block->cluster().barrier(site); }
 template <int N>
 void set_max_registers_up(Site site = Site::here()) {
   emu::running_block->set_max_registers(N, true, site);
@@ -131,7 +137,7 @@ inline std::uint32_t ballot(bool predicate, std::uint32_t mask = ~0U, Site site 
   return mine.out;
 }
 
-// ---- arithmetic ------------------------------------------------------------------------------------------------------
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
 inline float exp2_fast(float x) { return std::exp2(x); }
 inline float reciprocal_fast(float x) { return 1.0F / x; }
 inline float reciprocal_sqrt(float x) { return 1.0F / std::sqrt(x); }
@@ -159,7 +165,7 @@ float high_half(std::uint32_t pair) {
   return to_float(std::bit_cast<T>(static_cast<std::uint16_t>(pair >> 16)));
 }
 
-// ---- global memory ---------------------------------------------------------------------------------------------------
+// ---- global memory --------------------------------------------------------------------------------------------------
 namespace emu {
 /// Reports the access to the race checker in its build, where memcpy would hide it (race_hooks.cpp).
 #if defined(__SANITIZE_THREAD__)
@@ -188,7 +194,7 @@ void store_vector(T* to, const V& value, Site site = Site::here()) {
   std::memcpy(static_cast<void*>(to), static_cast<const void*>(&value), sizeof(V));
 }
 
-// ---- asynchronous copies ---------------------------------------------------------------------------------------------
+// ---- asynchronous copies --------------------------------------------------------------------------------------------
 /// 16 bytes from global to shared memory, of which the first `valid` are read and the rest become zeros.
 inline void cp_async_16(void* to, const void* from, int valid = 16, Site site = Site::here()) {
   emu::cp_async(to, from, 16, valid, site);
@@ -210,6 +216,10 @@ inline void mbarrier_arrive(std::uint64_t* word, Site site = Site::here()) { emu
 inline void mbarrier_arrive_expect(std::uint64_t* word, int bytes, Site site = Site::here()) {
   emu::mbarrier_arrive(word, bytes, site);
 }
+/// One arrival at the same word in block `rank` of the cluster.
+inline void mbarrier_arrive_at(std::uint64_t* word, int rank, Site site = Site::here()) {
+  emu::mbarrier_arrive_at(word, rank, site);
+}
 /// Waits until the phase of this parity has ended (before the first phase, parity 1 counts as ended).
 inline void mbarrier_wait(std::uint64_t* word, std::uint32_t parity, Site site = Site::here()) {
   emu::running_block->wait_mbarrier(word, parity, site);
@@ -225,6 +235,11 @@ inline void tma_load_2d(void* to, const TensorMap& map, int x, int y, std::uint6
 inline void tma_load_3d(void* to, const TensorMap& map, int x, int y, int z, std::uint64_t* barrier,
                         Site site = Site::here()) {
   emu::tma_load(to, map, 3, {x, y, z, 0}, barrier, site);
+}
+/// To the same place in each block of the cluster whose bit in `blocks` is set; reports to the same mbarrier there.
+inline void tma_load_3d_multicast(void* to, const TensorMap& map, int x, int y, int z, std::uint64_t* barrier,
+                                  std::uint32_t blocks, Site site = Site::here()) {
+  emu::tma_load_multicast(to, map, 3, {x, y, z, 0}, barrier, blocks, site);
 }
 inline void tma_load_4d(void* to, const TensorMap& map, int x, int y, int z, int w, std::uint64_t* barrier,
                         Site site = Site::here()) {
@@ -247,7 +262,7 @@ void tma_store_wait(Site site = Site::here()) {
   emu::running_fiber->tma_stores.wait(N);
 }
 
-// ---- matrices --------------------------------------------------------------------------------------------------------
+// ---- matrices -------------------------------------------------------------------------------------------------------
 template <class T>
 inline constexpr emu::Half half_type = std::is_same_v<T, bf16> ? emu::Half::bf16 : emu::Half::f16;
 
@@ -288,22 +303,28 @@ void wgmma_wait(Site site = Site::here()) {
   emu::wgmma_wait(Newest, site);
 }
 
-// ---- starting kernels ------------------------------------------------------------------------------------------------
+// ---- starting kernels -----------------------------------------------------------------------------------------------
 struct LaunchConfig {
   const char* name = "kernel";  ///< for error messages
   Dim3 grid, block;
   std::size_t dynamic_shared = 0;
   Stream stream = nullptr;
+  int cluster = 1;  ///< blocks of a cluster: neighbours in x
 };
 
 inline const DeviceLimits& device_limits() { return emu::limits_here; }
 inline int multiprocessors() { return device_limits().multiprocessors; }
+/// How many clusters of this launch can run at the same time, with one block on a multiprocessor.
+template <class Kernel>
+int resident_clusters(const LaunchConfig& config, Kernel* /*kernel*/) {
+  return device_limits().major >= 9 ? multiprocessors() / config.cluster : 0;
+}
 
 template <class... Parameters, class... Arguments>
 void launch(const LaunchConfig& config, void (*kernel)(Parameters...), const Arguments&... arguments) {
   const emu::LaunchBounds bounds = emu::launch_bounds_of(reinterpret_cast<const void*>(kernel));
   emu::run_grid({config.name, config.grid, config.block, config.dynamic_shared, bounds, device_limits(),
-                 needs_shared_opt_in(config.dynamic_shared)},
+                 needs_shared_opt_in(config.dynamic_shared), config.cluster},
                 [&] { kernel(arguments...); });
 }
 

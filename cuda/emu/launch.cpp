@@ -9,6 +9,7 @@
 
 #include "core/device_work.h"
 #include "core/error.h"
+#include "cuda/emu/cluster.h"
 #include "cuda/emu/race.h"
 
 namespace trireme::cuda {
@@ -38,11 +39,14 @@ void check(const BlockShape& shape) {
   require(shape.grid.y <= 65535 && shape.grid.z <= 65535, shape.kernel, "grid y and z are at most 65535");
   require(shape.dynamic_shared <= shape.most_shared(), shape.kernel,
           "{} bytes of dynamic shared memory; a block has at most {}", shape.dynamic_shared, shape.most_shared());
-}
-
-Dim3 block_of(std::uint64_t linear, Dim3 grid) {
-  return {static_cast<unsigned>(linear % grid.x), static_cast<unsigned>(linear / grid.x % grid.y),
-          static_cast<unsigned>(linear / grid.x / grid.y)};
+  if (shape.cluster == 1) return;
+  require(shape.limits.major >= 9, shape.kernel,
+          "clusters of {} blocks on a device of compute capability {}.{}; expected 9.0 or later; launch blocks alone",
+          shape.cluster, shape.limits.major, shape.limits.minor);
+  require(shape.cluster >= 1 && shape.cluster <= 8, shape.kernel, "clusters of {} blocks; expected 1 to 8",
+          shape.cluster);
+  require(shape.grid.x % static_cast<unsigned>(shape.cluster) == 0, shape.kernel,
+          "{} blocks in x, in clusters of {}; expected a multiple", shape.grid.x, shape.cluster);
 }
 
 }  // namespace
@@ -66,31 +70,34 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   ++launches;
   ++device_work().launches;
   const Schedule schedule = schedule_here;
-  const std::uint64_t blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+  const auto width = static_cast<std::uint64_t>(shape.cluster);
+  const std::uint64_t clusters = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z / width;
   std::atomic<std::uint64_t> next{0};
   std::mutex mutex;
   std::map<std::uint64_t, std::exception_ptr> failures;
   const auto race = race_checking ? std::make_unique<RaceLaunch>() : nullptr;
   const auto work = [&] {
-    const Stacks stacks(static_cast<int>(shape.block.x * shape.block.y * shape.block.z));
-    for (std::uint64_t i = next++; i < blocks; i = next++) {
+    std::vector<std::unique_ptr<Stacks>> stacks;
+    for (std::uint64_t i = 0; i < width; ++i)
+      stacks.push_back(std::make_unique<Stacks>(static_cast<int>(shape.block.x * shape.block.y * shape.block.z)));
+    for (std::uint64_t i = next++; i < clusters; i = next++) {
       // Results must not depend on the order of blocks: half of the seeds begin with the last block.
-      const std::uint64_t linear = schedule.seed % 2 == 1 ? blocks - 1 - i : i;
+      const std::uint64_t first = (schedule.seed % 2 == 1 ? clusters - 1 - i : i) * width;
       try {
-        Block block(shape, stacks, body);
-        if (race != nullptr) block.check_races(*race, static_cast<std::uint32_t>(linear));
-        block.run(block_of(linear, shape.grid), schedule);
-        if (race != nullptr && !(race->races.empty() && race->strays.empty())) next = blocks;
+        Cluster cluster(shape, stacks, body);
+        if (race != nullptr) cluster.check_races(*race, static_cast<std::uint32_t>(first));
+        cluster.run(first, schedule);
+        if (race != nullptr && !(race->races.empty() && race->strays.empty())) next = clusters;
       } catch (...) {
         const std::lock_guard lock(mutex);
-        failures.emplace(linear, std::current_exception());
-        next = blocks;
+        failures.emplace(first, std::current_exception());
+        next = clusters;
       }
     }
   };
   // Race-checked blocks share the shadow of global memory; they run one after another, so that reports repeat.
   const std::uint64_t most = race != nullptr ? 1 : std::max(1U, std::thread::hardware_concurrency());
-  const std::uint64_t workers = std::min(blocks, most);
+  const std::uint64_t workers = std::min(clusters, most);
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < workers; ++i) threads.emplace_back(work);
   work();

@@ -1,4 +1,4 @@
-// Starts a kernel under emulation: the blocks of a grid on OS threads, in an order that depends on the seed.
+// Starts a kernel under emulation: the clusters of a grid on OS threads, in an order that depends on the seed.
 #pragma once
 
 #include <functional>

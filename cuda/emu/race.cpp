@@ -2,7 +2,10 @@
 // See cuda/emu/race.h. Actors of a block of T threads: 0 to T - 1 threads; T on, the cp.async of each; 2T on, the TMA
 // stores of each, as far as they read shared memory; 3T, all stores into global memory, which nothing waits for; then
 // the wgmma of each warp group; then an actor for each mbarrier: the TMA loads that report to it, one step a phase.
+// The actors of the next block of the cluster follow.
 #include "cuda/emu/race.h"
+
+#include "core/error.h"
 
 namespace trireme::cuda::emu {
 
@@ -11,6 +14,7 @@ RaceChecker::RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_i
       launch_(launch),
       block_index_(block_index),
       threads_(static_cast<std::size_t>(block.threads())),
+      first_actor_(static_cast<std::size_t>(block.rank()) * actors_of_block()),
       barriers_(16),
       shared_(Block::kSharedSpan) {
   const auto nothing = std::make_shared<const Knowledge>();
@@ -27,7 +31,7 @@ void RaceChecker::gather(Gathering& gathering, const Fiber& fiber) {
     gathering.merged.push_back(thread.past);
   }
   Steps& seen = gathering.known.seen;
-  raise(seen, static_cast<std::size_t>(fiber.index), thread.own++);
+  raise(seen, actor_of(fiber), thread.own++);
   raise(seen, copies_of(fiber), fiber.copies.waited);
   raise(seen, stores_of(fiber), fiber.tma_stores.waited);
   raise(seen, wgmma_of(fiber), block_.wgmma_of(fiber).waited);
@@ -67,11 +71,17 @@ void RaceChecker::proxy_fence() {
 }
 
 RaceChecker::MbarrierState& RaceChecker::state_of(const std::uint64_t* word) {
-  const std::size_t actor = stored() + 1 + (threads_.size() + 127) / 128 + mbarriers_.size();
+  const std::size_t actor = stored() + 1 + groups() + mbarriers_.size();
+  require(mbarriers_.size() < kMostMbarriers, "emu", "a block with more mbarriers than {}; raise kMostMbarriers",
+          kMostMbarriers);
   return mbarriers_.try_emplace(word, MbarrierState{actor}).first->second;
 }
 
-void RaceChecker::mbarrier_arrive(const std::uint64_t* word) { gather(state_of(word).arriving, self()); }
+void RaceChecker::mbarrier_arrive(RaceChecker& owner, const std::uint64_t* word, const void* pc) {
+  const View view = view_of(self(), false);
+  owner.touch(view, make(actor_of(self()), view.own, Kind::mbarrier_use, self(), pc), word, 8);
+  gather(owner.state_of(word).arriving, self());
+}
 
 void RaceChecker::mbarrier_complete(const std::uint64_t* word) {
   MbarrierState& state = state_of(word);
@@ -96,30 +106,47 @@ void RaceChecker::mbarrier_passed(const std::uint64_t* word) {
   thread.past = last_joined_;
 }
 
+void RaceChecker::cluster_barrier(const std::vector<RaceChecker*>& blocks) {
+  Gathering all;
+  for (RaceChecker* const checker : blocks)
+    for (int i = 0; i < checker->block_.threads(); ++i) checker->gather(all, checker->block_.fiber(i));
+  const auto known = std::make_shared<const Knowledge>(std::move(all.known));
+  for (RaceChecker* const checker : blocks)
+    for (Thread& thread : checker->threads_) thread.past = known;
+}
+
 // ---- who knows what -------------------------------------------------------------------------------------------------
 
 RaceChecker::View RaceChecker::view_of(const Fiber& fiber, bool async_proxy) {
   const Thread& thread = thread_of(fiber);
-  return {thread.past.get(), &fiber, thread.own, async_proxy};
+  return {this, thread.past.get(), &fiber, thread.own, async_proxy};
 }
 
 Step RaceChecker::seen(const View& view, std::size_t actor) const {
   const Step known = step_of(view.past->seen, actor);
   if (view.fiber == nullptr) return known;
-  if (actor == static_cast<std::size_t>(view.fiber->index)) return view.own;
-  if (actor < threads_.size()) return known;
-  if (actor == copies_of(*view.fiber)) return view.fiber->copies.waited;
-  if (actor == stores_of(*view.fiber)) return view.fiber->tma_stores.waited;
-  return actor == wgmma_of(*view.fiber) ? block_.wgmma_of(*view.fiber).waited : known;
+  const RaceChecker& its = *view.of;
+  if (actor == its.actor_of(*view.fiber)) return view.own;
+  if (actor < its.first_actor_ + threads()) return known;
+  if (actor == its.copies_of(*view.fiber)) return view.fiber->copies.waited;
+  if (actor == its.stores_of(*view.fiber)) return view.fiber->tma_stores.waited;
+  return actor == its.wgmma_of(*view.fiber) ? its.block_.wgmma_of(*view.fiber).waited : known;
 }
 
 /// TMA and wgmma see the writes of threads and cp.async only after a fence.
 bool RaceChecker::needs_fence(const View& view, const Access& earlier) const {
-  return view.async_proxy && earlier.actor < 2 * threads_.size() && writes(static_cast<Kind>(earlier.kind));
+  return view.async_proxy && earlier.actor % actors_of_block() < 2 * threads() &&
+         writes(static_cast<Kind>(earlier.kind));
+}
+
+/// Steps of different clusters are unordered.
+bool RaceChecker::in_cluster(std::uint32_t block) const {
+  const auto width = static_cast<std::uint32_t>(block_.shape().cluster);
+  return block / width == block_index_ / width;
 }
 
 bool RaceChecker::ordered(const View& view, const Access& earlier) const {
-  if (earlier.block != block_index_) return false;
+  if (!in_cluster(earlier.block)) return false;
   if (needs_fence(view, earlier)) return earlier.step <= step_of(view.past->fenced, earlier.actor);
   return earlier.step <= seen(view, earlier.actor);
 }
@@ -139,7 +166,7 @@ Access RaceChecker::make(std::size_t actor, Step step, Kind kind, const Fiber& f
 
 void RaceChecker::access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc) {
   const View view = view_of(fiber, false);
-  touch(view, make(static_cast<std::size_t>(fiber.index), view.own, kind, fiber, pc), at, bytes);
+  touch(view, make(actor_of(fiber), view.own, kind, fiber, pc), at, bytes);
 }
 
 void RaceChecker::copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc) {
@@ -149,16 +176,16 @@ void RaceChecker::copy(void* to, const void* from, std::size_t bytes, std::size_
   touch(view, make(copies_of(self()), group, Kind::copy_source, self(), pc), from, valid);
 }
 
-void RaceChecker::tma_load(const std::uint64_t* word, const void* pc) {
+void RaceChecker::tma_load(RaceChecker& owner, const std::uint64_t* word, const void* pc) {
   const View view = view_of(self(), true);
-  touch(view, make(static_cast<std::size_t>(self().index), view.own, Kind::mbarrier_use, self(), pc), word, 8);
+  owner.touch(view, make(actor_of(self()), view.own, Kind::mbarrier_use, self(), pc), word, 8);
 }
 
-void RaceChecker::tma_load_piece(const std::uint64_t* word, void* to, const void* from, std::size_t bytes,
-                                 const void* pc) {
+void RaceChecker::tma_load_piece(RaceChecker& owner, const std::uint64_t* word, void* to, const void* from,
+                                 std::size_t bytes, const void* pc) {
   const View view = view_of(self(), true);
-  const MbarrierState& state = state_of(word);
-  touch(view, make(state.actor, state.phases + 1, Kind::tma_target, self(), pc), to, bytes);
+  const MbarrierState& state = owner.state_of(word);
+  owner.touch(view, make(state.actor, state.phases + 1, Kind::tma_target, self(), pc), to, bytes);
   if (from != nullptr) touch(view, make(state.actor, state.phases + 1, Kind::tma_source, self(), pc), from, bytes);
 }
 
@@ -183,7 +210,7 @@ void RaceChecker::begin_wgmma() {
 }
 
 void RaceChecker::wgmma_operand(const void* at, std::size_t bytes, const void* pc) {
-  const View view = {&group_, nullptr, 0, true};
+  const View view = {this, &group_, nullptr, 0, true};
   touch(view, make(wgmma_of(self()), block_.wgmma_of(self()).committed + 1, Kind::wgmma, self(), pc), at, bytes);
 }
 
@@ -238,11 +265,11 @@ void RaceChecker::touch_cell(const View& view, const Access& access, Shadow& sha
 void RaceChecker::add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell) {
   const auto gone = [&](const Access& read) { return read.actor == access.actor || ordered(view, read); };
   const bool alone = cell.more_reads == nullptr || cell.more_reads->empty();
-  if (cell.read.kind == 0 || (alone && cell.read.block == block_index_ && gone(cell.read))) {
+  if (cell.read.kind == 0 || (alone && in_cluster(cell.read.block) && gone(cell.read))) {
     cell.read = access;
     return;
   }
-  if (cell.read.block != block_index_) return;
+  if (!in_cluster(cell.read.block)) return;
   if (cell.read.actor == access.actor) {
     cell.read = access;
     return;
@@ -259,7 +286,7 @@ void RaceChecker::report(const View& view, const Access& earlier, const Access& 
   const std::byte* const shared = block_.shared_at(0);
   const bool in_shared = at >= shared && at < shared + Block::kSharedSpan;
   const bool only_fence =
-      earlier.block == block_index_ && needs_fence(view, earlier) && earlier.step <= seen(view, earlier.actor);
+      in_cluster(earlier.block) && needs_fence(view, earlier) && earlier.step <= seen(view, earlier.actor);
   launch_.races.push_back({earlier, access, only_fence, in_shared ? block_.shared_place(at) : launch_.place(at)});
 }
 

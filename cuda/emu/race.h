@@ -6,6 +6,7 @@
 //
 // Accesses are ordered only by what the CUDA memory model guarantees: program order, barriers, __syncwarp, an
 // mbarrier's phase, waits for asynchronous groups. Shuffles, votes, ldmatrix and mma.sync do not order accesses.
+// Each block has a checker; those of a cluster number their actors together, so that one can know of another's.
 // Read next: cuda/emu/race.cpp, then race_report.cpp.
 #pragma once
 
@@ -121,7 +122,7 @@ class RaceChecker {
   void access(const void* at, std::size_t bytes, Kind kind, const void* pc) { access_by(self(), at, bytes, kind, pc); }
   void instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
     const View view = view_of(self(), false);
-    const Access access = make(static_cast<std::size_t>(self().index), view.own, kind, self(), pc);
+    const Access access = make(actor_of(self()), view.own, kind, self(), pc);
     if (touch(view, access, at, bytes))
       ++launch_.instrumented_accesses;
     else
@@ -129,8 +130,10 @@ class RaceChecker {
   }
   void access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc);
   void copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc);  ///< cp.async
-  void tma_load(const std::uint64_t* word, const void* pc);  ///< the use of the mbarrier; then, for each piece:
-  void tma_load_piece(const std::uint64_t* word, void* to, const void* from, std::size_t bytes, const void* pc);
+  /// A load into the memory of the block that `owner` checks: the use of the mbarrier; then, for each piece:
+  void tma_load(RaceChecker& owner, const std::uint64_t* word, const void* pc);
+  void tma_load_piece(RaceChecker& owner, const std::uint64_t* word, void* to, const void* from, std::size_t bytes,
+                      const void* pc);
   void tma_store_piece(void* to, const void* from, std::size_t bytes, const void* pc);
   /// Collects what all threads of the running warp group know, for the operands of one wgmma.
   void begin_wgmma();
@@ -143,9 +146,11 @@ class RaceChecker {
   void barrier_complete(int id);
   void sync_warp(std::uint32_t mask);
   void proxy_fence();
-  void mbarrier_arrive(const std::uint64_t* word);
-  void mbarrier_complete(const std::uint64_t* word);  ///< a phase ends
-  void mbarrier_passed(const std::uint64_t* word);    ///< a wait is over
+  void mbarrier_arrive(RaceChecker& owner, const std::uint64_t* word, const void* pc);  ///< in that block's memory
+  void mbarrier_complete(const std::uint64_t* word);                                    ///< a phase ends
+  void mbarrier_passed(const std::uint64_t* word);                                      ///< a wait is over
+  /// All threads of the blocks of a cluster have met.
+  static void cluster_barrier(const std::vector<RaceChecker*>& blocks);
 
  private:
   struct Thread {
@@ -166,6 +171,7 @@ class RaceChecker {
   };
   /// Who accesses memory, and what it knows: its past, and its own steps that the past does not include yet.
   struct View {
+    const RaceChecker* of;
     const Knowledge* past;
     const Fiber* fiber;  ///< null: a warp group
     Step own;
@@ -174,10 +180,16 @@ class RaceChecker {
 
   const Fiber& self() const { return block_.fiber(); }
   Thread& thread_of(const Fiber& fiber) { return threads_[static_cast<std::size_t>(fiber.index)]; }
-  std::size_t copies_of(const Fiber& f) const { return threads_.size() + static_cast<std::size_t>(f.index); }
-  std::size_t stores_of(const Fiber& f) const { return 2 * threads_.size() + static_cast<std::size_t>(f.index); }
-  std::size_t stored() const { return 3 * threads_.size(); }
+  // Actors: see race.cpp.
+  std::size_t threads() const { return threads_.size(); }
+  std::size_t groups() const { return (threads() + 127) / 128; }
+  std::size_t actors_of_block() const { return 3 * threads() + 1 + groups() + kMostMbarriers; }
+  std::size_t actor_of(const Fiber& f) const { return first_actor_ + static_cast<std::size_t>(f.index); }
+  std::size_t copies_of(const Fiber& f) const { return threads() + actor_of(f); }
+  std::size_t stores_of(const Fiber& f) const { return 2 * threads() + actor_of(f); }
+  std::size_t stored() const { return first_actor_ + 3 * threads(); }
   std::size_t wgmma_of(const Fiber& f) const { return stored() + 1 + static_cast<std::size_t>(f.index) / 128; }
+  bool in_cluster(std::uint32_t block) const;
   MbarrierState& state_of(const std::uint64_t* word);
   View view_of(const Fiber& fiber, bool async_proxy);
   Step seen(const View& view, std::size_t actor) const;
@@ -195,10 +207,13 @@ class RaceChecker {
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
   void report_stray(const Access& access, const std::function<std::string()>& what);
 
+  static constexpr std::size_t kMostMbarriers = 64;
+
   Block& block_;
   RaceLaunch& launch_;
   std::uint32_t block_index_;
   std::vector<Thread> threads_;
+  std::size_t first_actor_;
   std::vector<Gathering> barriers_;
   std::map<const std::uint64_t*, MbarrierState> mbarriers_;
   Shadow shared_;

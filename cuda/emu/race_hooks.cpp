@@ -52,14 +52,18 @@ void __tsan_write_range(void* at, std::size_t bytes) {
   trireme::cuda::emu::seen(at, bytes, true, __builtin_return_address(0));
 }
 
-// Host code in the same files counts references, and reads how many multiprocessors to leave free. Kernels have no
-// atomics, so the checker ignores these.
+// Host code in the same files counts references and changes of tensors, and reads how many multiprocessors to leave
+// free. Kernels have no atomics, so the checker ignores these.
 int __tsan_atomic32_load(const volatile int* at, int order);
 int __tsan_atomic32_load(const volatile int* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
 int __tsan_atomic32_fetch_add(volatile int* at, int value, int order);
 int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
   return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }
+long __tsan_atomic64_load(const volatile long* at, int order);
+long __tsan_atomic64_load(const volatile long* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
+void __tsan_atomic64_store(volatile long* at, long value, int order);
+void __tsan_atomic64_store(volatile long* at, long value, int) { __atomic_store_n(at, value, __ATOMIC_SEQ_CST); }
 
 // Calls and virtual tables are ignored: lines come from debug information.
 void __tsan_init();

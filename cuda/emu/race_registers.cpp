@@ -39,7 +39,7 @@ void RaceChecker::require_fence(const Fiber& fiber, const void* at, std::size_t 
   for (std::size_t i = 0; i < bytes; i += 4) {
     const RegisterAccess& last = thread_of(fiber).stack.at(offset + i);
     if (last.fences != registers.fences()) continue;
-    Access access = make(static_cast<std::size_t>(fiber.index), 0, static_cast<Kind>(last.kind), fiber, nullptr);
+    Access access = make(actor_of(fiber), 0, static_cast<Kind>(last.kind), fiber, nullptr);
     access.pc = last.pc;
     return report_stray(access, [&] {
       return fmt::format(

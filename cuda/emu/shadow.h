@@ -26,7 +26,7 @@ enum class Kind : std::uint8_t {
   wgmma,
 };
 bool writes(Kind kind);
-const char* phrase(Kind kind);
+const char* phrase(Kind kind);  ///< for messages: "writes by cp.async"
 
 /// One access: who, at which step, by which instruction.
 struct Access {
@@ -51,7 +51,7 @@ class Shadow {
   Shadow(const Shadow&) = delete;
   Shadow& operator=(const Shadow&) = delete;
   Cell& cell(std::size_t byte) { return cells_[byte]; }
-  std::vector<Access>* list() { return &lists_.emplace_back(); }
+  std::vector<Access>* list() { return &lists_.emplace_back(); }  ///< a new list for Cell::more_reads
 
  private:
   std::size_t bytes_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda/emu/async.h"
+#include "cuda/emu/cluster.h"
 #include "cuda/emu/race.h"
 
 namespace trireme::cuda::emu {
@@ -65,44 +66,71 @@ std::uint32_t check_tile(const TensorMap& map, int dims, const void* tile, const
   return address;
 }
 
+/// Starts the part of a load that fills the memory of block `to`. `destination`, `barrier`: in the running block.
+void start_load(Block& to, std::byte* destination, const TensorMap& map, const std::array<int, 4>& start,
+                std::uint64_t* barrier, const void* pc, Site site) {
+  Block& block = *running_block;
+  const auto address = static_cast<std::uint32_t>(destination - block.shared_at(0));
+  const auto word = static_cast<std::uint32_t>(reinterpret_cast<std::byte*>(barrier) - block.shared_at(0));
+  std::uint64_t* const its_barrier = in_block(to, block, barrier);
+  std::uint64_t seen = 0;
+  std::memcpy(&seen, to.async_view_at(word), 8);
+  if (seen == ~std::uint64_t{0})
+    block.fault(site, "TMA load: its mbarrier was initialised, but no fence made that visible to the TMA unit");
+  const std::size_t bytes = tile_bytes(map), size = static_cast<std::size_t>(map.element_bytes);
+  if (block.race() != nullptr) {
+    block.race()->tma_load(*to.race(), its_barrier, pc);
+    for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
+      std::byte* const piece = to.shared_at(swizzled(map.swizzle, address + offset));
+      block.race()->tma_load_piece(*to.race(), its_barrier, piece, global, size, pc);
+    });
+  }
+  std::memset(to.shared_at(address), 0xff, bytes);
+  std::memset(to.async_view_at(address), 0xff, bytes);
+  to.start(
+      [=, &to, map = map] {
+        for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
+          const std::uint32_t at = swizzled(map.swizzle, address + offset);
+          if (global == nullptr)
+            std::memset(to.shared_at(at), 0, size);
+          else
+            std::memcpy(to.shared_at(at), global, size);
+          std::memcpy(to.async_view_at(at), to.shared_at(at), size);
+        });
+        mbarrier_complete_bytes(to, its_barrier, static_cast<std::int64_t>(bytes), site);
+      },
+      nullptr);
+}
+
+void check_load(const void* destination, const TensorMap& map, int dims, const std::array<int, 4>& start,
+                const std::uint64_t* barrier, Site site) {
+  check_tile(map, dims, destination, "TMA load", site);
+  check_start(map, start, false, "TMA load", site);
+  running_block->check_shared(barrier, 8, 8, "TMA load: mbarrier", site);
+}
+
 }  // namespace
 
 void tma_load(void* destination, const TensorMap& map, int dims, std::array<int, 4> start, std::uint64_t* barrier,
               Site site) {
-  Block& block = *running_block;
-  const std::uint32_t address = check_tile(map, dims, destination, "TMA load", site);
-  check_start(map, start, false, "TMA load", site);
-  const std::uint32_t word = block.check_shared(barrier, 8, 8, "TMA load: mbarrier", site);
-  std::uint64_t seen = 0;
-  std::memcpy(&seen, block.async_view_at(word), 8);
-  if (seen == ~std::uint64_t{0})
-    block.fault(site, "TMA load: its mbarrier was initialised, but no fence made that visible to the TMA unit");
-  const std::size_t bytes = tile_bytes(map), element = static_cast<std::size_t>(map.element_bytes);
-  if (block.race() != nullptr) {
-    const void* const pc = __builtin_return_address(0);
-    block.race()->tma_load(barrier, pc);
-    for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
-      std::byte* const to = block.shared_at(swizzled(map.swizzle, address + offset));
-      block.race()->tma_load_piece(barrier, to, global, element, pc);
-    });
+  check_load(destination, map, dims, start, barrier, site);
+  start_load(*running_block, static_cast<std::byte*>(destination), map, start, barrier, __builtin_return_address(0),
+             site);
+  running_block->give_way();
+}
+
+void tma_load_multicast(void* destination, const TensorMap& map, int dims, std::array<int, 4> start,
+                        std::uint64_t* barrier, std::uint32_t blocks, Site site) {
+  check_load(destination, map, dims, start, barrier, site);
+  if (blocks == 0 || blocks > 0xffffU)
+    running_block->fault(site,
+                         fmt::format("TMA load: the mask of blocks is {:#x}; expected 16 bits, not all 0", blocks));
+  for (int rank = 0; rank < 16; ++rank) {
+    if (((blocks >> rank) & 1U) == 0) continue;
+    Block& to = running_block->cluster().peer(rank, destination, tile_bytes(map), "TMA load", site);
+    start_load(to, static_cast<std::byte*>(destination), map, start, barrier, __builtin_return_address(0), site);
   }
-  std::memset(destination, 0xff, bytes);
-  std::memset(block.async_view_at(address), 0xff, bytes);
-  const std::size_t size = element;
-  block.start(
-      [=, &block, map = map] {
-        for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
-          const std::uint32_t to = swizzled(map.swizzle, address + offset);
-          if (global == nullptr)
-            std::memset(block.shared_at(to), 0, size);
-          else
-            std::memcpy(block.shared_at(to), global, size);
-          std::memcpy(block.async_view_at(to), block.shared_at(to), size);
-        });
-        mbarrier_complete_bytes(barrier, static_cast<std::int64_t>(bytes), site);
-      },
-      nullptr);
-  block.give_way();
+  running_block->give_way();
 }
 
 void tma_store(const TensorMap& map, const void* source, int dims, std::array<int, 4> start, Site site) {

@@ -14,8 +14,8 @@
 
 namespace trireme::cuda::emu {
 
-/// Byte `at` of the pattern that fills zones (ASan calls them redzones). Its period is 28 bytes: the 16-bit words 0x7ff1
-/// to 0x7ffe, never -1 or 0x7fff.
+/// Byte `at` of the pattern that fills zones (ASan calls them redzones). Its period is 28 bytes: the 16-bit words
+/// 0x7ff1 to 0x7ffe, never -1 or 0x7fff.
 constexpr unsigned char zone_byte(std::size_t at) {
   return at % 2 == 1 ? 0x7f : static_cast<unsigned char>(0xf1 + at / 2 % 14);
 }

@@ -10,8 +10,8 @@
 // dk and dv are summed over queries, dq over keys. One kernel for all three would need atomics, whose order varies, or
 // blocks that wait for each other (docs/cuda.md, "Attention on Hopper", compares them). Here one kernel makes dk and dv
 // and another dq, and each computes s and dp: 14 Tq Tk D FLOPs per head instead of 10 (half when causal), but the same
-// bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once per block of 64 queries, from L2 after
-// the first; out once; dq, dk, dv once.
+// bits on every run. Bytes per head: q, dout once per block of 64 keys; k, v once per block of 64 queries, from L2
+// after the first; out once; dq, dk, dv once.
 // Read next: cuda/kernels/attention_tiles.h.
 #pragma once
 

@@ -1,7 +1,7 @@
 // What the two kernels of attention's backward for Hopper share. A block takes tiles of 64 rows for each consumer: of
-// keys (for dk and dv) or of queries (for dq). The two inputs of these rows stay in shared memory, *resident*; the two of
-// the other side are *streamed* through a ring, 64 rows at a time. Blocks are persistent: the producer copies the first
-// tiles of the next turn while consumers store the results of this one.
+// keys (for dk and dv) or of queries (for dq). The two inputs of these rows stay in shared memory, *resident*; the two
+// of the other side are *streamed* through a ring, 64 rows at a time. Blocks are persistent: the producer copies the
+// first tiles of the next turn while consumers store the results of this one.
 // Read next: cuda/kernels/attention_backward_keys_sm90.cu.
 #pragma once
 

@@ -1,7 +1,7 @@
-// dk and dv of attention's backward for Hopper, with TMA and wgmma; formulas: cuda/kernels/attention.h. Two consumers of
-// 64 keys each; q and dout are streamed. All operands are read as TMA wrote them, once along rows and once along
-// columns. p and ds go from the sums of one product into the A registers of the next. This requires computing the scores
-// transposed, [keys, queries].
+// dk and dv of attention's backward for Hopper, with TMA and wgmma; formulas: cuda/kernels/attention.h. Two consumers
+// of 64 keys each; q and dout are streamed. All operands are read as TMA wrote them, once along rows and once along
+// columns. p and ds go from the sums of one product into the A registers of the next. This requires computing the
+// scores transposed, [keys, queries].
 //
 // A consumer has dk and dv [64, D], scores and their gradients [64, 64] in registers: 192 of its 240 at head dim 128.
 // The exponentials of one consumer run under the products of the other.
@@ -31,8 +31,8 @@ struct KeysMemory : Memory<S> {
       : Memory<S>(memory), values(reinterpret_cast<QueryValues*>(memory + S::kSharedBytes)) {}
 };
 
-/// The tiles of queries that see a key of a tile of keys, in order: for each head of the group, its tiles. This needs no
-/// division for each tile, and few registers, of which a producer has 24.
+/// The tiles of queries that see a key of a tile of keys, in order: for each head of the group, its tiles. This needs
+/// no division for each tile, and few registers, of which a producer has 24.
 template <class S, class T>
 struct Visit {
   const Parameters<T>& parameters;

@@ -1,6 +1,6 @@
 // dq of attention's backward for Hopper, with TMA and wgmma; formulas: cuda/kernels/attention.h. Two consumers of 64
-// queries each, or three at head dim 64; k and v are streamed. As in the kernel of keys, operands are read along rows and
-// along columns, and ds goes from sums into A registers.
+// queries each, or three at head dim 64; k and v are streamed. As in the kernel of keys, operands are read along rows
+// and along columns, and ds goes from sums into A registers.
 // Read next: cuda/kernels/attention_backward_hopper.h.
 #include "cuda/kernels/attention_backward_hopper.h"
 

@@ -1,7 +1,7 @@
 // Attention backward for Hopper; formulas: cuda/kernels/attention.h. As described there, one kernel makes dk and dv and
 // another dq, and both compute the probabilities. That costs 14 Tq Tk D FLOPs a head instead of 10, but gives the same
-// bits on every run, and blocks need not wait for one another. docs/cuda.md, "Attention on Hopper", compares it with one
-// kernel that adds dq in a fixed order.
+// bits on every run, and blocks need not wait for one another. docs/cuda.md, "Attention on Hopper", compares it with
+// one kernel that adds dq in a fixed order.
 // Read next: cuda/kernels/attention_backward_keys_sm90.cu.
 #include "cuda/kernels/attention_backward_hopper.h"
 #include "cuda/kernels/attention_delta.h"

@@ -157,7 +157,7 @@ struct KeyTiles {
 
 __host__ __device__ constexpr int up_to_four(int n) { return (n + 3) / 4 * 4; }
 
-// ---- forward ---------------------------------------------------------------------------------------------------------
+// ---- forward --------------------------------------------------------------------------------------------------------
 
 constexpr int kForwardRows = 4;  ///< of a thread
 
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kThreads) forward_f32_kernel(const __grid_cons
               p.head_dim);
 }
 
-// ---- backward --------------------------------------------------------------------------------------------------------
+// ---- backward -------------------------------------------------------------------------------------------------------
 
 constexpr int kBackwardRows = 2;                ///< of a thread
 constexpr int kOwned = kBackwardRows * kLines;  ///< of a block
@@ -390,7 +390,7 @@ __global__ void __launch_bounds__(kThreads) queries_f32_kernel(const __grid_cons
               f.head_dim);
 }
 
-// ---- starting them ---------------------------------------------------------------------------------------------------
+// ---- starting them --------------------------------------------------------------------------------------------------
 
 unsigned blocks(std::int64_t n, int size) { return static_cast<unsigned>((n + size - 1) / size); }
 

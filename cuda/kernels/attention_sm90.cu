@@ -1,14 +1,15 @@
 // Attention forward for Hopper: TMA fills a ring with keys and values, wgmma multiplies from it; formulas and bytes:
 // cuda/kernels/attention.h.
 //
-// A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128; at 64 three, or
-// two where three would see many keys that a mask hides. A consumer has scores [64, 128] and output [64, D] in registers.
-// Three things keep the tensor cores busy:
+// A block is a producer warp group, which copies, and consumers of 64 queries each: two at head dim 128; at 64 three,
+// or two if a causal mask hides many of the keys that three would read. A consumer has scores [64, 128] and output
+// [64, D] in registers. Three things keep the tensor cores busy:
 //   - the scores of the next keys are issued before the products with the values of these, so that the softmax of the
 //     next runs under them;
 //   - consumers take turns to issue (named barriers), so that they do not all come to their softmax at once
 //     (Shah et al., FlashAttention-3, 2024, section 3);
-//   - blocks are persistent, and the producer copies the next tile's first keys while the consumers store this one.
+//   - blocks are persistent, and the producer copies the next tile's queries and first keys while the consumers finish
+//     this one. Queries have two places in shared memory for that.
 //
 // Keys are visited from the last to the first, so that when causal the tiles that need a mask come first. Tiles of
 // queries with the most keys come first, and blocks take them in alternating order, so that all blocks end at about the
@@ -27,15 +28,15 @@ constexpr const char* kName = "attention_sm90";
 
 template <int D_, int Consumers, int Keys>
 struct Shape {
-  static constexpr int kD = D_, kConsumers = Consumers, kQueries = 64 * Consumers, kKeys = Keys, kSlots = 4;
+  static constexpr int kD = D_, kConsumers = Consumers, kQueries = 64 * Consumers, kKeys = Keys, kSlots = 4, kTiles = 2;
   static constexpr int kThreads = kGroup * (Consumers + 1);
   // 65536 of a multiprocessor: 128 (24 + 2 240) or 128 (32 + 3 160).
   static constexpr int kProducerRegisters = Consumers == 2 ? 24 : 32, kConsumerRegisters = Consumers == 2 ? 240 : 160;
   using Queries = SwizzledTile<kQueries, kD>;
   using KeyTile = SwizzledTile<kKeys, kD>;  // of keys, and of values
-  static constexpr int kBarriers = Queries::kBytes + kSlots * KeyTile::kBytes;
-  static constexpr int kWork = kBarriers + Ring<kSlots>::kBytes + Ring<1>::kBytes;
-  static constexpr int kSharedBytes = kWork + 32;
+  static constexpr int kBarriers = kTiles * Queries::kBytes + kSlots * KeyTile::kBytes;
+  static constexpr int kWork = kBarriers + Ring<kSlots>::kBytes + Ring<kTiles>::kBytes;
+  static constexpr int kSharedBytes = kWork + kTiles * 32;
   static_assert(kSharedBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
 };
 
@@ -52,22 +53,38 @@ struct Parameters {
   TensorMap q, k, v, out;
 };
 
+/// The place in shared memory of a tile: its queries, which its output replaces, and its description.
+template <class S>
+struct QueryTile {
+  typename S::Queries q;
+  Work* work;
+};
+
 /// A block's shared memory.
 template <class S>
 struct Memory {
-  typename S::Queries q;
-  std::byte* slots;
-  Work* work;            ///< of the tile whose queries are loaded
+  std::byte* memory;
   Ring<S::kSlots> ring;  ///< uses 2 n and 2 n + 1: the keys and values of step n, counted over all tiles of the block
-  Ring<1> queries;       ///< use n: the n-th tile of the block
-  __device__ __forceinline__ explicit Memory(std::byte* memory)
-      : q{memory},
-        slots(memory + S::Queries::kBytes),
-        work(reinterpret_cast<Work*>(memory + S::kWork)),
-        ring{reinterpret_cast<std::uint64_t*>(memory + S::kBarriers)},
-        queries{reinterpret_cast<std::uint64_t*>(memory + S::kBarriers + Ring<S::kSlots>::kBytes)} {}
-  __device__ __forceinline__ typename S::KeyTile tile(int use) const {
-    return {slots + use % S::kSlots * S::KeyTile::kBytes};
+  Ring<S::kTiles> queries;  ///< use n: the n-th tile of the block
+  __device__ __forceinline__ explicit Memory(std::byte* bytes)
+      : memory(bytes),
+        ring{reinterpret_cast<std::uint64_t*>(bytes + S::kBarriers)},
+        queries{reinterpret_cast<std::uint64_t*>(bytes + S::kBarriers + Ring<S::kSlots>::kBytes)} {}
+  /// The keys or values of a use of `ring`.
+  __device__ __forceinline__ typename S::KeyTile keys(int use) const {
+    return {memory + S::kTiles * S::Queries::kBytes + use % S::kSlots * S::KeyTile::kBytes};
+  }
+  /// Call in a whole warp, when it has issued its first products of a turn, or has none: so it does not wait for its
+  /// output of the turn before, which TMA reads from that tile's place.
+  __device__ __forceinline__ void end_turn_before(int turn) const {
+    static_assert(S::kTiles == 2, "the tile of the turn before has a place of its own");
+    if (turn == 0) return;
+    if (threadIdx.x % 32 == 0) tma_store_wait<0>();
+    queries.release(turn - 1);
+  }
+  __device__ __forceinline__ QueryTile<S> tile(int turn) const {
+    const int place = turn % S::kTiles;
+    return {{memory + place * S::Queries::kBytes}, reinterpret_cast<Work*>(memory + S::kWork + place * 32)};
   }
 };
 
@@ -86,16 +103,16 @@ __device__ __forceinline__ void produce(const Parameters<T>& parameters, const M
     if (copies) {
       const auto copy = [&](const TensorMap& map, int key_tile) {
         memory.ring.begin_fill(use, S::KeyTile::kBytes);
-        memory.tile(use).load(map, key_tile * S::kKeys, kv_head, place.batch, memory.ring.full(use));
+        memory.keys(use).load(map, key_tile * S::kKeys, kv_head, place.batch, memory.ring.full(use));
         ++use;
       };
-      if (begin < end) copy(parameters.k, end - 1);  // while the consumers still store the previous tile
+      const QueryTile<S> tile = memory.tile(turn);
       memory.queries.wait_empty(turn);
-      *memory.work = {first, place.head, place.batch, begin * S::kKeys, end * S::kKeys};
+      *tile.work = {first, place.head, place.batch, begin * S::kKeys, end * S::kKeys};
       mbarrier_arrive_expect(memory.queries.full(turn), S::Queries::kBytes);
-      memory.q.load(parameters.q, first, place.head, place.batch, memory.queries.full(turn));
+      tile.q.load(parameters.q, first, place.head, place.batch, memory.queries.full(turn));
       for (int key_tile = end - 1; key_tile >= begin; --key_tile) {
-        if (key_tile < end - 1) copy(parameters.k, key_tile);
+        copy(parameters.k, key_tile);
         copy(parameters.v, key_tile);
       }
     }
@@ -103,7 +120,7 @@ __device__ __forceinline__ void produce(const Parameters<T>& parameters, const M
   }
   if (!copies) return;
   memory.queries.wait_empty(turn);
-  memory.work->first = -1;
+  memory.tile(turn).work->first = -1;
   mbarrier_arrive(memory.queries.full(turn));
 }
 
@@ -181,19 +198,20 @@ struct Rows {
   }
 };
 
-/// Consumers issue their products in turns. Each has a barrier at which it waits and the previous one arrives.
+/// Makes the consumers issue their products one after another. Each has a barrier at which it waits and the previous one
+/// arrives.
 template <int Consumers>
-struct Turns {
+struct OrderedBarrier {
   int group;
   /// The last consumer lets the first begin.
   __device__ __forceinline__ void begin() const {
-    if (group == Consumers - 1) pass();
+    if (group == Consumers - 1) arrive_at_next();
   }
-  __device__ __forceinline__ void take() const { barrier_sync(1 + group, 2 * kGroup); }
-  __device__ __forceinline__ void pass() const { barrier_arrive(1 + (group + 1) % Consumers, 2 * kGroup); }
-  /// The first consumer waits for the last consumer's final pass.
+  __device__ __forceinline__ void wait() const { barrier_sync(1 + group, 2 * kGroup); }
+  __device__ __forceinline__ void arrive_at_next() const { barrier_arrive(1 + (group + 1) % Consumers, 2 * kGroup); }
+  /// The first consumer waits for the last consumer's final arrival.
   __device__ __forceinline__ void end() const {
-    if (group == 0) take();
+    if (group == 0) wait();
   }
 };
 
@@ -201,17 +219,19 @@ struct Turns {
 /// begins by waiting for the weighted sum of the previous one. Without the loop edge between them, ptxas moves the wait
 /// before the exponentials, which should overlap with that sum.
 template <class S, class T>
-__device__ __forceinline__ void attend(const Memory<S>& memory, int group, int& use, Rows<T, S::kKeys>& rows,
+__device__ __forceinline__ void attend(const Memory<S>& memory, int turn, int group, int& use, Rows<T, S::kKeys>& rows,
                                        float (&out)[S::kD / 2]) {
-  const Turns<S::kConsumers> turns{group};
-  const int begin = memory.work->begin;
-  int key = memory.work->end - S::kKeys;
+  const OrderedBarrier<S::kConsumers> order{group};
+  const QueryTile<S> tile = memory.tile(turn);
+  const int begin = tile.work->begin;
+  int key = tile.work->end - S::kKeys;
   float scores[S::kKeys / 2], rescale[2];
   std::uint32_t weights[S::kKeys / 4];
-  turns.take();
+  order.wait();
   memory.ring.wait_full(use);
-  issue_rows_product<T>(memory.q, 64 * group, memory.tile(use), scores);
-  turns.pass();
+  issue_rows_product<T>(tile.q, 64 * group, memory.keys(use), scores);
+  order.arrive_at_next();
+  memory.end_turn_before(turn);
   wait_product<0>(scores);
   memory.ring.release(use);
   rows.mask(key, scores);
@@ -226,12 +246,12 @@ __device__ __forceinline__ void attend(const Memory<S>& memory, int group, int& 
   };
   for (key -= S::kKeys; key >= begin; key -= S::kKeys) {
     take_weights();
-    turns.take();
+    order.wait();
     memory.ring.wait_full(use + 2);
-    issue_rows_product<T>(memory.q, 64 * group, memory.tile(use + 2), scores);
+    issue_rows_product<T>(tile.q, 64 * group, memory.keys(use + 2), scores);
     memory.ring.wait_full(use + 1);
-    issue_weighted_sum<T>(weights, memory.tile(use + 1), out);
-    turns.pass();
+    issue_weighted_sum<T>(weights, memory.keys(use + 1), out);
+    order.arrive_at_next();
     wait_product<1>(scores);
     memory.ring.release(use + 2);
     rows.mask(key, scores);
@@ -241,7 +261,7 @@ __device__ __forceinline__ void attend(const Memory<S>& memory, int group, int& 
   }
   take_weights();
   memory.ring.wait_full(use + 1);
-  issue_weighted_sum<T>(weights, memory.tile(use + 1), out);
+  issue_weighted_sum<T>(weights, memory.keys(use + 1), out);
   wait_product<0>(out);
   memory.ring.release(use + 1);
   use += 2;
@@ -249,13 +269,13 @@ __device__ __forceinline__ void attend(const Memory<S>& memory, int group, int& 
 
 /// Writes a consumer's results, through the place of its queries.
 template <class S, class T>
-__device__ __forceinline__ void finish(const Parameters<T>& parameters, const Memory<S>& memory, int group,
+__device__ __forceinline__ void finish(const Parameters<T>& parameters, const QueryTile<S>& tile, int group,
                                        const Rows<T, S::kKeys>& rows, const float (&out)[S::kD / 2]) {
   const auto& p = parameters.p;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const int warp_row = thread / 32 * 16 - 64;
   // Read again: keeping it in registers since the tile began would have cost the products registers.
-  const Work work = *memory.work;
+  const Work work = *tile.work;
   float inverse[2];
   TRIREME_UNROLL
   for (int half = 0; half < 2; ++half) {
@@ -266,28 +286,31 @@ __device__ __forceinline__ void finish(const Parameters<T>& parameters, const Me
       p.lse[(std::int64_t{work.batch} * p.heads + work.head) * p.queries + row] = lse;
   }
   barrier_sync(1 + S::kConsumers + group, kGroup);  // the other warps' products have read the queries
-  store_sums<T>(out, inverse, memory.q, warp_row, parameters.out, work.first + warp_row, work.head, work.batch);
-  if (lane == 0) tma_store_wait<0>();
+  store_sums<T>(out, inverse, tile.q, warp_row, parameters.out, work.first + warp_row, work.head, work.batch);
 }
 
 template <class S, class T>
 __device__ __forceinline__ void consume(const Parameters<T>& parameters, const Memory<S>& memory) {
   const int group = consumer_group();
-  const Turns<S::kConsumers> turns{group};
-  turns.begin();
+  const OrderedBarrier<S::kConsumers> order{group};
+  order.begin();
   int use = 0;
   for (int turn = 0;; ++turn) {
+    const QueryTile<S> tile = memory.tile(turn);
     memory.queries.wait_full(turn);
-    if (memory.work->first < 0) break;
-    Rows<T, S::kKeys> rows(parameters.p, memory.work);
+    if (tile.work->first < 0) break;
+    Rows<T, S::kKeys> rows(parameters.p, tile.work);
     float out[S::kD / 2];
     TRIREME_UNROLL
     for (int i = 0; i < S::kD / 2; ++i) out[i] = 0.0F;
-    if (memory.work->begin < memory.work->end) attend<S, T>(memory, group, use, rows, out);
-    finish<S>(parameters, memory, group, rows, out);
-    memory.queries.release(turn);
+    if (tile.work->begin < tile.work->end)
+      attend<S>(memory, turn, group, use, rows, out);
+    else
+      memory.end_turn_before(turn);
+    finish<S>(parameters, tile, group, rows, out);
   }
-  turns.end();
+  if (threadIdx.x % 32 == 0) tma_store_wait<0>();
+  order.end();
 }
 
 template <class T, class S>
@@ -343,7 +366,8 @@ double scores_with(int tile, const AttentionForward<T>& p) {
   double scores = 0;
   for (int first = 0; first < p.queries; first += tile) {
     const int seen = first + tile + p.keys - p.queries, end = p.causal && seen < p.keys ? seen : p.keys;
-    scores += end > 0 ? (end + 127) / 128 * 128.0 * tile : 0;
+    const int keys = end > 0 ? (end + 127) / 128 * 128 : 0;
+    scores += static_cast<double>(keys) * tile;
   }
   return scores;
 }

@@ -195,8 +195,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
   }
 }
 
-/// Both passes over a row, whose first `kept` columns stay in shared memory in between. A thread has the same columns in
-/// both, so no barrier is needed for them; it asks for kAhead pieces at a time.
+/// Both passes over a row, whose first `kept` columns stay in shared memory in between. A thread has the same columns
+/// in both, so no barrier is needed for them; it asks for kAhead pieces at a time.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     one_pass_kernel(const __grid_constant__ CrossEntropy<T> p, Scales scales, int kept, T* gradients) {

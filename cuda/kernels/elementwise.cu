@@ -78,6 +78,22 @@ __global__ void __launch_bounds__(kThreads)
   y[mine.first] = narrowed<T>(combine<op>(widened(a[at.of[0]]), widened(b[at.of[1]])));
 }
 
+/// As binary_kernel, with pieces of 1 for views whose inner dim is no multiple of a piece.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads)
+    where_kernel(const T* mask, const T* a, const T* b, T* y, const __grid_constant__ Strided<3> view) {
+  const MyPiece mine = my_piece<kWidth>(view.count);
+  if (mine.count == 0) return;
+  const Offsets<3> at = offsets(view, mine.first);
+  const auto chosen = load_run<kWidth>(mask + at.of[0], view.inner_stride(0), mine.count);
+  auto left = load_run<kWidth>(a + at.of[1], view.inner_stride(1), mine.count);
+  const auto right = load_run<kWidth>(b + at.of[2], view.inner_stride(2), mine.count);
+  TRIREME_UNROLL
+  for (int i = 0; i < kWidth; ++i)
+    if (widened(chosen.values[i]) == 0) left.values[i] = right.values[i];
+  store_piece(y + mine.first, left, mine.count);
+}
+
 template <class X, class Y>
 inline constexpr int kAxpbyWidth = kPackSize<X> < kPackSize<Y> ? kPackSize<X> : kPackSize<Y>;
 
@@ -196,6 +212,14 @@ void binary(Binary op, const T* a, const T* b, T* y, const Strided<2>& view, Str
   });
 }
 
+template <class T>
+void where(const T* mask, const T* a, const T* b, T* y, const Strided<3>& view, Stream stream) {
+  if (view.count == 0) return;
+  const bool whole = view.dims == 1 || view.inner() % kPackSize<T> == 0;
+  launch(config("where", view.count, whole ? kPackSize<T> : 1, stream),
+         whole ? where_kernel<kPackSize<T>, T> : where_kernel<1, T>, mask, a, b, y, view);
+}
+
 template <class X, class Y>
 void axpby(accumulate_t<Y> p, const X* x, accumulate_t<Y> q, Y* y, std::int64_t count, Stream stream) {
   if (count == 0) return;
@@ -224,6 +248,7 @@ void swiglu_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define INSTANTIATE_ARITHMETIC(T)                                                                 \
   template void binary(Binary, const T*, const T*, T*, const Strided<2>&, Stream);                \
+  template void where(const T*, const T*, const T*, T*, const Strided<3>&, Stream);               \
   template void axpby(accumulate_t<T>, const double*, accumulate_t<T>, T*, std::int64_t, Stream); \
   template void axpby(accumulate_t<T>, const float*, accumulate_t<T>, T*, std::int64_t, Stream);  \
   template void axpby(accumulate_t<T>, const bf16*, accumulate_t<T>, T*, std::int64_t, Stream);   \

@@ -38,14 +38,14 @@ constexpr int kList = 3072;       // more than a round of ids
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_kernel(const T* weight, const std::int32_t* ids, std::int64_t first, std::int64_t tokens,
-                     std::int64_t here, std::int64_t width, T* y) {
+                     std::int64_t rows, std::int64_t width, T* y) {
   constexpr int kValues = kPackSize<T>;
   const MyPiece mine = my_piece<kValues>(width);
   if (mine.count == 0) return;
   for (std::int64_t n = blockIdx.y; n < tokens; n += gridDim.y) {
     const std::int64_t local = ids[n] - first;
     Pack<T, kValues> piece = {};
-    if (local >= 0 && local < here) piece = load_piece<kValues>(weight + local * width + mine.first, mine.count);
+    if (local >= 0 && local < rows) piece = load_piece<kValues>(weight + local * width + mine.first, mine.count);
     store_piece(y + n * width + mine.first, piece, mine.count);
   }
 }
@@ -130,7 +130,7 @@ __device__ __forceinline__ void add_listed(const Columns<T, Whole>& columns, con
 /// Blocks [stretches of a row, groups]: the rows of a group have its number in the bits `mask`.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads, 2)
-    embedding_backward_kernel(const T* dy, const std::int32_t* ids, int first, int tokens, int here, int width,
+    embedding_backward_kernel(const T* dy, const std::int32_t* ids, int first, int tokens, int rows, int width,
                               int mask, float* dweight) {
   TRIREME_SHARED(int, counts, 2 * kMostWarps);  // of the warps in this round, and in the one before
   TRIREME_SHARED(int, token, kList);
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     TRIREME_UNROLL
     for (int j = 0; j < kSought; ++j) {
       local[j] = next[j] - first;
-      const bool hit = static_cast<unsigned>(local[j]) < static_cast<unsigned>(here) && (local[j] & mask) == group;
+      const bool hit = static_cast<unsigned>(local[j]) < static_cast<unsigned>(rows) && (local[j] & mask) == group;
       hits |= static_cast<std::uint32_t>(hit) << j;
     }
     load_next(begin + round);
@@ -211,34 +211,34 @@ LaunchConfig config(const char* name, std::int64_t width, int per_thread, std::i
 }  // namespace
 
 template <class T>
-void embedding(const T* weight, const std::int32_t* ids, std::int64_t first, std::int64_t tokens, std::int64_t here,
+void embedding(const T* weight, const std::int32_t* ids, std::int64_t first, std::int64_t tokens, std::int64_t rows,
                std::int64_t width, T* y, Stream stream) {
   if (tokens * width == 0) return;
   launch(config("embedding", width, kPackSize<T>, tokens, stream), embedding_kernel<T>, weight, ids, first, tokens,
-         here, width, y);
+         rows, width, y);
 }
 
 template <class T>
 void embedding_backward(const T* dy, const std::int32_t* ids, std::int64_t first, std::int64_t tokens,
-                        std::int64_t here, std::int64_t width, float* dweight, Stream stream) {
-  if (tokens * width * here == 0) return;
+                        std::int64_t rows, std::int64_t width, float* dweight, Stream stream) {
+  if (tokens * width * rows == 0) return;
   constexpr const char* name = "embedding_backward";
   constexpr int most = std::numeric_limits<int>::max() - kList;
-  require(tokens <= most && here <= most && width <= most && first <= most, name,
-          "{} tokens, {} rows of {} from {} on; expected at most {} of each", tokens, here, width, first, most);
+  require(tokens <= most && rows <= most && width <= most && first <= most, name,
+          "{} tokens, {} rows of {} from {} on; expected at most {} of each", tokens, rows, width, first, most);
   const auto blocks = [](std::int64_t count, std::int64_t size) { return static_cast<int>((count + size - 1) / size); };
   const int pieces = blocks(width, kWidth), stretches = blocks(pieces, kMostThreads);
   // At least 128 threads, for the search.
   const int threads = std::max(128, blocks(blocks(pieces, stretches), 32) * 32);
   int groups = 1;
-  while (groups < kMostGroups && groups < here) groups *= 2;
+  while (groups < kMostGroups && groups < rows) groups *= 2;
   launch({name,
           {static_cast<unsigned>(blocks(pieces, threads)), static_cast<unsigned>(groups), 1},
           {static_cast<unsigned>(threads), 1, 1},
           0,
           stream},
          embedding_backward_kernel<T>, dy, ids, static_cast<int>(first), static_cast<int>(tokens),
-         static_cast<int>(here), static_cast<int>(width), groups - 1, dweight);
+         static_cast<int>(rows), static_cast<int>(width), groups - 1, dweight);
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type

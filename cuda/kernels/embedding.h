@@ -14,11 +14,11 @@
 
 namespace trireme::cuda {
 
-/// y[n] = weight[ids[n] - first], or zeros if that is not one of the `here` rows of weight.
+/// y[n] = weight[ids[n] - first], or zeros if that is not one of the `rows` rows of weight.
 template <class T>
-void embedding(const T* weight,          ///< [here, width]
+void embedding(const T* weight,          ///< [rows, width]
                const std::int32_t* ids,  ///< [tokens]
-               std::int64_t first, std::int64_t tokens, std::int64_t here, std::int64_t width,
+               std::int64_t first, std::int64_t tokens, std::int64_t rows, std::int64_t width,
                T* y,  ///< [tokens, width]
                Stream stream = nullptr);
 
@@ -26,8 +26,8 @@ void embedding(const T* weight,          ///< [here, width]
 template <class T>
 void embedding_backward(const T* dy,              ///< [tokens, width]
                         const std::int32_t* ids,  ///< [tokens]
-                        std::int64_t first, std::int64_t tokens, std::int64_t here, std::int64_t width,
-                        float* dweight,  ///< [here, width]
+                        std::int64_t first, std::int64_t tokens, std::int64_t rows, std::int64_t width,
+                        float* dweight,  ///< [rows, width]
                         Stream stream = nullptr);
 
 }  // namespace trireme::cuda

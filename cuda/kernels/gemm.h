@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <type_traits>
 
 #include "cuda/device/device.h"
 
@@ -48,7 +49,19 @@ struct Gemm {
   Epilogue<T> epilogue{};
   int batch = 1;  ///< products of one shape, this far apart:
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  /// [M], or null: receives the sums of a's rows, before alpha. gemm_sm90 only; see row_sums_problem().
+  float* row_sums = nullptr;
 };
+
+/// Why gemm_sm90 cannot give the row sums that a product asks for; null: it can, or they are not asked for.
+template <class T, class Out>
+const char* row_sums_problem(const Gemm<T, Out>& p) {
+  if (p.row_sums == nullptr) return nullptr;
+  if (!std::is_same_v<Out, float>) return "row sums beside a result of 16 bits; it gives them beside one in f32";
+  if (p.epilogue.residual != nullptr) return "row sums beside a residual";
+  if (p.form != Form::tn) return "row sums of an a that is not transposed; it gives them in form TN";
+  return p.batch == 1 ? nullptr : "row sums of a batch; it gives those of one product";
+}
 
 /// The products of a mixture of experts in one launch: rows, sorted by expert, form groups of any lengths, and each
 /// group has its own matrix. `product` describes them as one product over the rows of all groups; its batch is 1.
@@ -72,13 +85,14 @@ void gemm_sm80(const Gemm<T, Out>& product, Stream stream = nullptr);
 template <class T, class Out>
 void grouped_gemm_sm80(const GroupedGemm<T, Out>& products, Stream stream = nullptr);
 
-/// Returns `floats` in device memory, contents undefined, for the kernels that are queued until gemm_sm90 returns. It is
-/// called only if memory is needed.
+/// Returns `floats` in device memory, contents undefined, for the kernels that are queued until gemm_sm90 returns. It
+/// is called only if memory is needed.
 using Workspace = std::function<float*(std::int64_t floats)>;
 
-/// Tiles of gemm_sm90, M x N of a block. automatic: those that take the least time by the costs in gemm_cut.h. m256n192
-/// leaves no registers for some epilogues; with these, and in grouped products, it means m128n256.
-enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256, m256n192 };
+/// Tiles of gemm_sm90, M x N of a block; the last of a cluster of two, each of which has 256 x 192. automatic: those
+/// that take the least time by the costs in gemm_cut.h. Some epilogues, and grouped products, do not exist with the
+/// last two: then the largest of the others that exists takes their place.
+enum class Tile90 : std::uint8_t { automatic, m64n64, m128n128, m128n256, m128n192, m256n384 };
 
 /// Hopper (sm_90a): TMA, mbarriers, wgmma, persistent blocks. a and b must begin at multiples of 16 bytes, and their
 /// pitches and batch strides must be such multiples (stride 0: one matrix for all); otherwise throws ExitCode::usage.

@@ -18,8 +18,8 @@ void check_epilogue(const char* where, const Gemm<T, Out>& p) {
          "give what the forward product stored there");
 }
 
-/// What an epilogue does to a sum after the bias. A warp branches on it once for a window: a branch for each value would
-/// take more instructions than the values themselves.
+/// What an epilogue does to a sum after the bias. A warp branches on it once for a window: a branch for each value
+/// would take more instructions than the values themselves.
 enum class Finish : std::uint8_t {
   none,
   gelu_tanh,
@@ -58,8 +58,8 @@ __device__ __forceinline__ void visit(Finish finish, F f) {
   }
 }
 
-/// Which epilogues a kernel has. Tiles of 256 x 192 leave few registers, so their epilogues are unrolled, and each kernel
-/// has one of them: see epilogues_of in gemm_store.h.
+/// Which epilogues a kernel has. Tiles of 128 x 192 leave few registers, so their epilogues are unrolled, and each
+/// kernel has one of them: see epilogues_of in gemm_store.h.
 enum class Epilogues : std::uint8_t { all, simple, gelu_tanh, gelu, gelu_tanh_derivative, gelu_derivative };
 
 constexpr Finish finish_of(Epilogues epilogues) {
@@ -112,15 +112,14 @@ __host__ __device__ __forceinline__ bool rows_allow_vectors(const Gemm<T, Out>& 
          aligned(p.epilogue.pre_activation);
 }
 
-/// Orders tiles so that a wave of blocks reads little: super-rows eight tiles high, column by column.
+/// Orders tiles so that a wave of blocks reads little: super-rows `height` tiles high, column by column.
 struct TileOrder {
   int row, column;
-  __device__ TileOrder(int index, int rows, int columns) {
-    constexpr int kHeight = 8;
-    const int group = index / (kHeight * columns), inside = index % (kHeight * columns);
-    const int height = rows - group * kHeight < kHeight ? rows - group * kHeight : kHeight;
-    row = group * kHeight + inside % height;
-    column = inside / height;
+  __device__ TileOrder(int index, int rows, int columns, int height = 8) {
+    const int group = index / (height * columns), inside = index % (height * columns);
+    const int here = rows - group * height < height ? rows - group * height : height;
+    row = group * height + inside % here;
+    column = inside / here;
   }
 };
 

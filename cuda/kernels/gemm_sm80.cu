@@ -35,6 +35,7 @@ template <class T, class Out>
 void gemm_sm80(const Gemm<T, Out>& p, Stream stream) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   check_epilogue("gemm_sm80", p);
+  if (p.row_sums != nullptr) fail(ExitCode::usage, "gemm_sm80", "it gives no row sums; use gemm_sm90, or reduce");
   const std::int64_t large_tiles = std::int64_t{(p.m + 127) / 128} * ((p.n + 127) / 128) * p.batch;
   // With fewer large tiles than would fill half of a large GPU, small ones spread better.
   if (large_tiles >= 64)

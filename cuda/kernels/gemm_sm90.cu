@@ -1,9 +1,11 @@
-// The matrix product for Hopper: persistent blocks, one per multiprocessor, take the tiles of all products of a batch
-// in turns. Tiles that do not fill a last wave are divided among all blocks (cuda/kernels/gemm_cut.h); a second kernel
-// adds their partial sums. How a tile is multiplied, bytes and FLOPs: cuda/kernels/gemm_tiles_sm90.h.
+// The matrix product for Hopper: persistent blocks, one per multiprocessor, alone or in clusters, take the tiles of all
+// products of a batch in turns. Tiles that do not fill a last wave are divided among all blocks
+// (cuda/kernels/gemm_cut.h); a second kernel adds their partial sums. How a tile is multiplied, bytes and FLOPs:
+// cuda/kernels/gemm_tiles_sm90.h.
 // Read next: that header; tests/cuda/planted_test.cpp, what can go wrong.
 #include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm_cut.h"
+#include "cuda/kernels/gemm_row_sums.h"
 #include "cuda/kernels/gemm_tiles_sm90.h"
 
 namespace trireme::cuda {
@@ -18,21 +20,24 @@ struct Parameters {
   TensorMap a, b;
   bool a_batched, b_batched;  // false: one matrix for all products of the batch
   sm90::Cut cut;
-  float* partials;  // [sharers, 2, tile]
+  float* partials;      // [sharers, items, blocks of a cluster, tile]
+  float* row_partials;  // [sharers, items, blocks of a cluster, rows of a tile]: of the row sums, if these are wanted
 };
 
-/// Where tile `number` of all products of the batch begins.
+/// Where the tile of block `rank` of a cluster begins, if the cluster has number `number` of all products of the batch.
+/// What a cluster computes may extend beyond the product; then blocks may have tiles outside.
 template <class S>
 struct TilePlace {
   int m = 0, n = 0, batch = 0;
   TilePlace() = default;
   template <class P>
-  __device__ TilePlace(const P& product, int number) {
-    const int rows = (product.m + S::kM - 1) / S::kM, columns = (product.n + S::kN - 1) / S::kN;
+  __device__ TilePlace(const P& product, int number, int rank) {
+    constexpr int kN = S::kN * S::kBlocks, kHeight = std::max(1, 2048 / S::kM);
+    const int rows = (product.m + S::kM - 1) / S::kM, columns = (product.n + kN - 1) / kN;
     batch = number / (rows * columns);
-    const TileOrder tile(number % (rows * columns), rows, columns);
+    const TileOrder tile(number % (rows * columns), rows, columns, kHeight);
     m = tile.row * S::kM;
-    n = tile.column * S::kN;
+    n = tile.column * kN + rank * S::kN;
   }
   template <class T, class Out>
   __device__ Place<T> place(const Gemm<T, Out>& product) const {
@@ -40,7 +45,14 @@ struct TilePlace {
   }
 };
 
-/// The tiles of a block: whole ones in turns with the other blocks, then its share of the divided ones.
+/// Where the partial sums of an item lie, counted in tiles of blocks.
+template <class S>
+__device__ __forceinline__ int slot_of(const sm90::Shares& shares, const sm90::ShareItem& item, int rank) {
+  return (item.sharer * shares.items() + item.number) * S::kBlocks + rank;
+}
+
+/// The tiles of a block: whole ones in turns with the other blocks, then its share of the divided ones. A cluster acts
+/// as one block here, and numbers count what it computes at once.
 template <class S>
 struct BatchTiles {
   static constexpr bool kCutsK = false;  // TMA brings zeros from beyond K
@@ -50,16 +62,21 @@ struct BatchTiles {
 
   template <class P>
   __device__ __forceinline__ bool seek(const P& p, int item) {
-    const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
-    int number = block + item * blocks;
+    const int cluster = static_cast<int>(blockIdx.x) / S::kBlocks, clusters = static_cast<int>(gridDim.x) / S::kBlocks;
+    const int rank = S::kBlocks > 1 ? cluster_rank() : 0;
+    int number = cluster + item * clusters;
     first = 0;
     last = p.cut.steps;
     if (number >= p.cut.whole) {
-      const int met = item - (p.cut.whole > block ? (p.cut.whole - block + blocks - 1) / blocks : 0);
-      if (!seek_share(p.cut, block, met)) return false;
-      number = p.cut.whole + share_tile;
+      const int of_share = item - (p.cut.whole > cluster ? (p.cut.whole - cluster + clusters - 1) / clusters : 0);
+      const sm90::ShareItem share = p.cut.shares.item(cluster, of_share);
+      if (share.empty()) return false;
+      number = p.cut.whole + share.tile;
+      first = share.first;
+      last = share.last;
+      slot = slot_of<S>(p.cut.shares, share, rank);
     }
-    at = TilePlace<S>(p.product, number);
+    at = TilePlace<S>(p.product, number, rank);
     m = at.m;
     n = at.n;
     return true;
@@ -95,21 +112,6 @@ struct BatchTiles {
 
  private:
   TilePlace<S> at;
-  int share_tile = 0;  // counted from the first divided tile
-
-  /// The part of the share that lies in the first (met = 0) or second tile that it meets.
-  __device__ __forceinline__ bool seek_share(const sm90::Cut& cut, int sharer, int met) {
-    if (sharer >= cut.sharers || met > 1) return false;
-    const std::int64_t begin = sm90::share_begin(sharer, cut.divided, cut.steps, cut.sharers);
-    const std::int64_t end = sm90::share_begin(sharer + 1, cut.divided, cut.steps, cut.sharers);
-    share_tile = static_cast<int>(begin / cut.steps) + met;
-    const std::int64_t start = std::int64_t{share_tile} * cut.steps;
-    if (start >= end) return false;
-    first = begin > start ? static_cast<int>(begin - start) : 0;
-    last = end - start < cut.steps ? static_cast<int>(end - start) : cut.steps;
-    slot = 2 * sharer + met;
-    return true;
-  }
 };
 
 template <class T, class Out, class S, Form F>
@@ -122,53 +124,99 @@ __global__ void __launch_bounds__(S::kThreads, 1) gemm_kernel(const __grid_const
 #endif
 }
 
-/// Adds the partial sums of a divided tile in the order of K, and finishes it. A block has one consumer's rows.
-template <class T, class Out, class S>
-__global__ void __launch_bounds__(sm90::kGroup, 2) join_kernel(const __grid_constant__ Parameters<T, Out> p) {
-  TRIREME_SHARED(float, slabs, kSlabBytes);  // four warps
-  const sm90::Cut& cut = p.cut;
-  const int tile = static_cast<int>(blockIdx.x) / S::kConsumers, group = static_cast<int>(blockIdx.x) % S::kConsumers;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
-  const auto begin = [&](int sharer) { return sm90::share_begin(sharer, cut.divided, cut.steps, cut.sharers); };
-  const std::int64_t tile_begin = std::int64_t{tile} * cut.steps, tile_end = tile_begin + cut.steps;
-  int sharer = static_cast<int>(std::int64_t{tile} * cut.sharers / cut.divided);
-  while (begin(sharer + 1) <= tile_begin) ++sharer;
-  while (begin(sharer) > tile_begin) --sharer;
-  float sums[S::kSums] = {};
+/// The same in form TN, with the sums of a's rows.
+template <class T, class S>
+__global__ void __launch_bounds__(S::kThreads, 1) row_sums_kernel(const __grid_constant__ Parameters<T, float> p) {
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  TRIREME_DYNAMIC_SHARED(memory, 1024);
+  sm90::run<T, S, Form::tn, BatchTiles<S>, sm90::RowSums<T, S>>(p, memory);
+#else
+  __trap();  // compiled for another architecture, and started all the same
+#endif
+}
+
+inline constexpr int kJoinColumns = 64;  // of a block of join_kernel, and 64 rows
+
+/// Adds the partial row sums of rows [first, first + 64) of a divided tile, in the order of K.
+template <class S, class P>
+__device__ __forceinline__ void join_row_sums(const P& p, int tile, int rank, int first, int m) {
+  const int row = first + static_cast<int>(threadIdx.x);
+  if (row >= first + 64 || m + row >= p.product.m) return;
+  const sm90::Shares& shares = p.cut.shares;
+  float sum = 0;
   TRIREME_NO_UNROLL
-  for (; sharer < cut.sharers && begin(sharer) < tile_end; ++sharer) {
-    const int met = begin(sharer) < tile_begin ? 1 : 0;
-    const float* const partial = p.partials + std::int64_t{2 * sharer + met} * S::kM * S::kN;
-    sm90::add_partial<S>(partial, group * sm90::kGroup + thread, sums);
+  for (int step = 0; step < shares.steps();) {
+    const sm90::ShareItem item = shares.item_with(tile, step);
+    sum += p.row_partials[std::int64_t{slot_of<S>(shares, item, rank)} * S::kM + row];
+    step = item.last;
   }
-  const TilePlace<S> at(p.product, cut.whole + tile);
+  p.product.row_sums[m + row] = sum;
+}
+
+/// Adds the partial sums of divided tiles in the order of K, and finishes them. `tile` counts what a cluster computes,
+/// `rank` the cluster's blocks.
+template <class T, class Out, class S>
+__global__ void __launch_bounds__(sm90::kGroup, 3) join_kernel(const __grid_constant__ Parameters<T, Out> p) {
+  TRIREME_SHARED(float, slabs, kSlabBytes);  // four warps
+  constexpr int kSums = kJoinColumns / 2;
+  using W = Windows<kSums / kWindowSums, kSums / kWindowSums, 64>;
+  const int column = static_cast<int>(blockIdx.x) % (S::kN / kJoinColumns) * kJoinColumns;
+  const int rows_64 = static_cast<int>(blockIdx.x) / (S::kN / kJoinColumns), part = rows_64 % S::kParts;
+  const int rank = static_cast<int>(blockIdx.y), tile = static_cast<int>(blockIdx.z);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+  const sm90::Shares& shares = p.cut.shares;
+  float sums[kSums] = {};
+  TRIREME_NO_UNROLL
+  for (int step = 0; step < shares.steps();) {
+    const sm90::ShareItem item = shares.item_with(tile, step);
+    const float* const partial = p.partials + std::int64_t{slot_of<S>(shares, item, rank)} * S::kM * S::kN;
+    const int of_tile = rows_64 / S::kParts * sm90::kGroup + thread;
+    sm90::add_partial<S>(partial, of_tile, part * S::kN / 2 + column / 2, sums);
+    step = item.last;
+  }
+  const TilePlace<S> at(p.product, p.cut.whole + tile, rank);
+  if constexpr (std::is_same_v<Out, float>)
+    if (p.product.row_sums != nullptr && at.n + column == 0) join_row_sums<S>(p, tile, rank, rows_64 * 64, at.m);
   const Place<T> place = at.place(p.product);
   const Finisher<true, T, Out> finisher(p.product, reinterpret_cast<std::byte*>(slabs) + warp * kSlabBytes);
-  store_windows<sm90::WarpWindows<S>, S::kEpilogues>(
-      finisher, sm90::first_window<S>(p.product, place, at.m, at.n, 4 * group + warp), place.bias, sums);
+  const Window window = W::first(place, at.m + rows_64 * 64 + warp * 16, at.n + column, p.product.n, p.product.c_pitch);
+  store_windows<W, S::kEpilogues>(finisher, window, place.bias, sums);
+}
+
+template <class S>
+LaunchConfig config_of(int blocks, Stream stream) {
+  return {kName, {static_cast<unsigned>(blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream, S::kBlocks};
 }
 
 template <class S, class T, class Out>
 void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, const Workspace& workspace, Stream stream) {
   const bool a_of_m = p.form == Form::tn, b_of_k = p.form == Form::nt;
-  Parameters<T, Out> parameters{
-      p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, cut.divided > 0 ? workspace(cut.workspace) : nullptr};
-  // [rows, columns] as they are stored; every copy is of 64 rows of 64 values.
+  Parameters<T, Out> parameters{p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, nullptr, nullptr};
+  if (cut.shares.tiles() > 0) {
+    parameters.partials = workspace(cut.workspace + (p.row_sums != nullptr ? cut.workspace / S::kN : 0));
+    parameters.row_partials = parameters.partials + cut.workspace;
+  }
+  // [rows, columns] as they are stored; blocks that share an operand divide 64 rows of 64 values.
   parameters.a = tensor_map(kName, {"a", p.a, a_of_m ? p.k : p.m, a_of_m ? p.m : p.k, p.a_pitch,
-                                    parameters.a_batched ? p.batch : 1, p.a_stride, 64, 64});
+                                    parameters.a_batched ? p.batch : 1, p.a_stride, 64 / S::kBlocks, 64});
   parameters.b = tensor_map(kName, {"b", p.b, b_of_k ? p.n : p.k, b_of_k ? p.k : p.n, p.b_pitch,
                                     parameters.b_batched ? p.batch : 1, p.b_stride, 64, 64});
-  const LaunchConfig config = {
-      kName, {static_cast<unsigned>(cut.blocks), 1, 1}, {S::kThreads, 1, 1}, S::kSharedBytes, stream};
+  const LaunchConfig config = config_of<S>(cut.clusters * S::kBlocks, stream);
   if constexpr (!activates(S::kEpilogues))  // kernels for forms that cannot be are not made
     if (p.form == Form::nn) launch(config, &gemm_kernel<T, Out, S, Form::nn>, parameters);
   if constexpr (!differentiates(S::kEpilogues))
     if (p.form == Form::nt) launch(config, &gemm_kernel<T, Out, S, Form::nt>, parameters);
-  if constexpr (!activates(S::kEpilogues) && !differentiates(S::kEpilogues))
-    if (p.form == Form::tn) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);
-  if (cut.divided == 0) return;
-  const auto blocks = static_cast<unsigned>(cut.divided * S::kConsumers);
-  launch({kName, {blocks, 1, 1}, {sm90::kGroup, 1, 1}, 0, stream}, &join_kernel<T, Out, S>, parameters);
+  if constexpr (!activates(S::kEpilogues) && !differentiates(S::kEpilogues)) {
+    if (p.form == Form::tn && p.row_sums == nullptr) launch(config, &gemm_kernel<T, Out, S, Form::tn>, parameters);
+    if constexpr (std::is_same_v<Out, float> && S::kBlocks == 1) {
+      LaunchConfig with_notes = config;
+      with_notes.dynamic_shared += sm90::RowSums<T, S>::kBytes;
+      if (p.row_sums != nullptr) launch(with_notes, &row_sums_kernel<T, S>, parameters);
+    }
+  }
+  if (cut.shares.tiles() == 0) return;
+  const Dim3 blocks = {S::kM / 64 * (S::kN / kJoinColumns), S::kBlocks, static_cast<unsigned>(cut.shares.tiles())};
+  launch({kName, blocks, {sm90::kGroup, 1, 1}, 0, stream}, &join_kernel<T, Out, S>, parameters);
 }
 
 template <class T, class Out>
@@ -188,15 +236,25 @@ void launch_wide(const Gemm<T, Out>& p, Epilogues epilogues, const sm90::Cut& cu
 
 }  // namespace
 
+// Clusters: the kernels of all types and forms need the same resources.
+sm90::Resident sm90::resident_of_gemm() {
+  using S = sm90::Pair;
+  const int clusters = resident_clusters(config_of<S>(S::kBlocks, nullptr), &gemm_kernel<bf16, bf16, S, Form::nn>);
+  return {usable_multiprocessors(), std::min(clusters, usable_multiprocessors() / S::kBlocks)};
+}
+
 template <class T, class Out>
 void gemm_sm90(const Gemm<T, Out>& p, Stream stream, Tile90 tile, const Workspace& workspace) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   check_epilogue(kName, p);
+  if (const char* const problem = row_sums_problem(p)) fail(ExitCode::usage, kName, "it is asked for {}", problem);
   if (p.k < 1) fail(ExitCode::usage, kName, "k is {}; expected at least 1, because TMA has no empty tensors", p.k);
   const Epilogues epilogues = epilogues_of(p);
-  const sm90::Cut cut = sm90::cut(p.m, p.n, p.k, p.batch, usable_multiprocessors(), workspace != nullptr,
-                                  epilogues != Epilogues::all, tile);
-  if (cut.tile == Tile90::m256n192) return launch_wide(p, epilogues, cut, workspace, stream);
+  sm90::Resident resident = sm90::resident_of_gemm();
+  if (p.row_sums != nullptr) resident.pairs = 0;  // clusters have no kernel that gives them
+  const sm90::Cut cut = sm90::cut(p.m, p.n, p.k, p.batch, resident, workspace != nullptr, epilogues, tile);
+  if (cut.tile == Tile90::m256n384) return launch_shape<sm90::Pair>(p, cut, workspace, stream);
+  if (cut.tile == Tile90::m128n192) return launch_wide(p, epilogues, cut, workspace, stream);
   if (cut.tile == Tile90::m128n256) return launch_shape<sm90::Large>(p, cut, workspace, stream);
   if (cut.tile == Tile90::m128n128) return launch_shape<sm90::Medium>(p, cut, workspace, stream);
   launch_shape<sm90::Small>(p, cut, workspace, stream);

@@ -4,8 +4,8 @@
 // stmatrix, read by rows, 16 bytes for each lane. What an epilogue reads takes the opposite way: by cp.async, a window
 // ahead, and ldmatrix. Only f32 results pass through the slab as they are.
 //
-// Shared memory moves 128 bytes a cycle for all warps. A window takes 16 cycles for each tensor of 16 bits that it writes
-// or reads, and 32 for c in f32; if sums passed through the slab in f32, every window would take 32.
+// Shared memory moves 128 bytes a cycle for all warps. A window takes 16 cycles for each tensor of 16 bits that it
+// writes or reads, and 32 for c in f32; if sums passed through the slab in f32, every window would take 32.
 // Read next: cuda/kernels/gemm_epilogue.h, the formulas; gemm_tiles_sm90.h and gemm_tiles_sm80.h, the callers.
 #pragma once
 
@@ -43,12 +43,14 @@ struct Finisher {
   bool vectors, simple;
   const T* ahead;  ///< what is read a window ahead: the only tensor of 16 bits that the epilogue reads, or null
 
-  __device__ Finisher(const Gemm<T, Out>& product, std::byte* memory)
+  /// reads_ahead: false if nothing is to be read a window ahead. Without epilogues `all`, nothing is read at all then.
+  __device__ __forceinline__ Finisher(const Gemm<T, Out>& product, std::byte* memory, bool reads_ahead = true)
       : p(product),
         slab(memory),
         vectors(rows_allow_vectors(product)),
         simple(epilogues_of(product) == Epilogues::simple),
         ahead(nullptr) {
+    if (!reads_ahead) return;
     const Epilogue<T>& e = p.epilogue;
     const T* const before = e.derivative ? e.pre_activation : nullptr;
     const T* old = nullptr;
@@ -230,7 +232,9 @@ struct Windows {
   __device__ static __forceinline__ void prefetch(const T* from, const Window& w, std::int64_t pitch) {
     static_assert(kPerRow % 2 == 0);
     if (from == nullptr) return;
-    const int lane = static_cast<int>(threadIdx.x % 32);
+    std::uint32_t thread = threadIdx.x;
+    compute_again(thread);  // for each tile: nvcc would keep the columns from the first on
+    const int lane = static_cast<int>(thread % 32);
     for (int v = lane / 16 * 2; v < Count; v += 4) {
       const int row = v / kPerRow * kRowStep + lane % 16, column = v % kPerRow * kWindowColumns;
       if (row < w.rows && column < w.columns) prefetch_l2(from + w.at + row * pitch + column);

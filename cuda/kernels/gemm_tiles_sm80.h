@@ -72,8 +72,8 @@ struct Operands {
   }
 };
 
-/// One stage's products for a warp at (warp_m, warp_n) of the block's tile. Sums: 16 rows after the other, and in these 8
-/// columns after the other.
+/// One stage's products for a warp at (warp_m, warp_n) of the block's tile. Sums: 16 rows after the other, and in these
+/// 8 columns after the other.
 template <class T, class S, Form F>
 __device__ __forceinline__ void multiply_stage(std::byte* stage, int warp_m, int warp_n, float (&sums)[S::kSums]) {
   using O = Operands<T, S, F>;

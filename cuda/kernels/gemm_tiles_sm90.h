@@ -3,16 +3,16 @@
 // decide on the tiles of a block. Formulas: cuda/kernels/gemm.h.
 //
 // Blocks are persistent: one per multiprocessor, each processing many tiles. A block has a producer warp group, whose
-// one thread issues copies, and consumer warp groups that own rows of the tile. The producer runs ahead into the next
-// tile while the consumers store this one, and gives them its registers (setmaxnreg). The second consumer begins one
-// step late and stays behind, so that one still multiplies while the other stores.
+// one thread issues copies, and consumer warp groups. The producer runs ahead into the next tile while consumers store
+// one, and gives them its registers (setmaxnreg). Consumers either own rows of one tile, or they take tiles in turns:
+// then one multiplies while the other finishes and stores, and tensor cores hardly idle, even if sums are short.
 //
-// Work: 2 M N K FLOPs, with M, N and K rounded up to the tile. A tile of 256 x 192 reads 2 (256 + 192) K bytes for
-// 2 256 192 K FLOPs: 110 FLOPs a byte from L2; 128 x 256 has 85, and gemm_sm80 64. Tensor cores do 4096 FLOPs a cycle,
-// and L2 gives a multiprocessor between 32 and 48 bytes. Global memory: 2 (M K + K N) bytes at least once, and M N
-// values written.
-// Each consumer could have a tile of its own instead, so that one's stores overlap with the other's products. But such
-// a tile has half the sums, 128 x 128, and so 64 FLOPs a byte.
+// Work: 2 M N K FLOPs, with M, N and K rounded up to the tile. A tile of 128 x 192 reads 2 (128 + 192) K bytes for
+// 2 128 192 K FLOPs: 77 FLOPs a byte from L2; 256 x 192 has 110, and gemm_sm80 64. Tensor cores do 4096 FLOPs a cycle,
+// and L2 gives a multiprocessor some 50 bytes, so 82 are needed. Blocks of a cluster share rows of A: each copies a
+// part of them to all (TMA multicast), so that L2 is read once. Two blocks of 256 x 192 have 157 FLOPs a byte; but they
+// wait for each other, which pays for long sums only (bench/results/gpu_notes.md). Global memory: 2 (M K + K N) bytes
+// at least once, and M N values written.
 // Tiles over an edge need no branches: TMA reads zeros outside, and the store skips rows and columns outside.
 // Read next: cuda/kernels/gemm_sm90.cu; cuda/device/nvcc_hopper.h, what each instruction says.
 #pragma once
@@ -26,21 +26,33 @@ inline constexpr int kGroup = 128;                  // threads of a warp group
 inline constexpr int kStep = 64;                    // K of a stage: a swizzled row of 128 bytes
 inline constexpr int kChunkBytes = 64 * kStep * 2;  // 64 rows of 128 bytes: the unit of operands in a stage
 
-/// A block's tile is [64 Parts Consumers, N]: a consumer has `Parts` products of wgmma, 64 rows each, for 16 of K. N is a
-/// multiple of 64 that wgmma offers.
-template <int Consumers, int Parts, int N, int Stages_, Epilogues Finishes = Epilogues::all>
+enum class Consumers : std::uint8_t { one, share_tiles, take_turns };  // one: of a block; otherwise two
+
+/// Each consumer that works on a tile has `Parts` products of wgmma, 64 rows each, for 16 of K. N is a multiple of 64
+/// that wgmma offers. The tiles of a cluster's blocks lie beside each other.
+template <Consumers consumers, int Parts, int N, int Stages_, Epilogues Finishes = Epilogues::all, int Blocks = 1>
 struct Shape {
-  static constexpr int kConsumers = Consumers, kParts = Parts, kM = 64 * Parts * Consumers, kN = N, kStages = Stages_;
+  static constexpr bool kTurns = consumers == Consumers::take_turns;
+  static constexpr int kConsumers = consumers == Consumers::one ? 1 : 2;
+  static constexpr int kSharing = consumers == Consumers::share_tiles ? 2 : 1;  // consumers of a tile
+  static constexpr int kParts = Parts, kM = 64 * Parts * kSharing, kN = N, kStages = Stages_;
+  static constexpr int kBlocks = Blocks;       // of a cluster
   static constexpr int kSums = Parts * N / 2;  // of a thread
   static constexpr Epilogues kEpilogues = Finishes;
-  static constexpr int kThreads = kGroup * (Consumers + 1);
+  static constexpr int kThreads = kGroup * (kConsumers + 1);
   static constexpr int kBytesA = kM / 64 * kChunkBytes, kBytesB = N / 64 * kChunkBytes;
   static constexpr int kStageBytes = kBytesA + kBytesB;
   static constexpr int kSlabs = kStages * kStageBytes;  // where the slabs begin
-  static constexpr int kBarriers = kSlabs + 4 * Consumers * kSlabBytes;
-  static constexpr int kSharedBytes = kBarriers + 2 * kStages * 8;
+  static constexpr int kBarriers = kSlabs + 4 * kConsumers * kSlabBytes;
+  static constexpr int kSharedBytes = kBarriers + (2 * kStages + 2) * 8;
   static_assert(kSharedBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
 };
+
+/// The mbarrier at which a consumer waits for its turn: the other has got all operands of its tile.
+template <class S>
+__device__ __forceinline__ std::uint64_t* turn_of(std::byte* memory, int consumer) {
+  return reinterpret_cast<std::uint64_t*>(memory + S::kBarriers) + 2 * S::kStages + consumer;
+}
 
 /// The slot in the ring of step `step`, counted over all tiles of a block.
 template <class S>
@@ -69,13 +81,41 @@ __device__ __forceinline__ std::uint64_t descriptor(const std::byte* operand, in
   return ((start >> 4) & 0x3fffU) | kLeading | kEightRows | kSwizzle128;
 }
 
+/// Copies an operand's `Width` rows or columns from `first` on, for 64 of K. If `Blocks` of a cluster share the
+/// operand, each copies its part of the lines of each chunk to all. A line is a swizzled row of 128 bytes: 64 of K if
+/// KMajor, otherwise 64 of M or N.
+template <int Width, int Blocks, bool KMajor>
+__device__ __forceinline__ void copy_operand(std::byte* to, const TensorMap& map, int first, int k, int z,
+                                             std::uint64_t* full) {
+  const int line = Blocks > 1 ? cluster_rank() * (64 / Blocks) : 0;
+  to += line * 128;
+  for (int i = 0; i < Width; i += 64, to += kChunkBytes) {
+    const int x = KMajor ? k : first + i, y = (KMajor ? first + i : k) + line;
+    if constexpr (Blocks == 1)
+      tma_load_3d(to, map, x, y, z, full);
+    else
+      tma_load_3d_multicast(to, map, x, y, z, full, (1U << Blocks) - 1);
+  }
+}
+
 // `Tiles` below iterates over the tiles of a block: call seek(p, item) with item = 0, 1, ...; false beyond the last.
-// Then m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrices of the operands it reads, k_begin(p) and
-// k_end(p) its range of K, and place(p) where to store it. idle(p): skip it. partial(p): if not null, the sums go there as
-// they are, because the range is a part of K. p.product, p.a, p.b: the product and the maps of its operands.
+// The blocks of a cluster have tiles with the same ranges of K.
+// Then m and n are where the tile begins, z_of_a(p) and z_of_b(p) which matrices of the operands it reads, k_begin(p)
+// and k_end(p) its range of K, and place(p) where to store it. idle(p): skip it. partial(p): if not null, the sums go
+// there as they are, because the range is a part of K. p.product, p.a, p.b: the product and the maps of its operands.
+
+/// The last kWarps warps of the producer's group, if they read the stages as well (cuda/kernels/gemm_row_sums.h). They
+/// know tiles only by what the producer notes for them beside a stage: note(memory, step, tiles, last) before it is
+/// full, with last for a tile's last step; and note_end(memory, step) beside a stage that nobody fills. They must wait
+/// for every stage and release it.
+struct NoReaders {
+  static constexpr int kWarps = 0, kBytes = 0;  // kBytes: of their notes, behind S::kSharedBytes
+  template <class P>
+  __device__ static void read(const P&, std::byte*) {}
+};
 
 /// Runs in one thread: issues the copies of every step of every tile of this block.
-template <class S, Form F, class Tiles, class P>
+template <class S, Form F, class Tiles, class Readers, class P>
 __device__ __forceinline__ void produce(const P& p, std::byte* memory) {
   Tiles tiles;
   int step = 0;
@@ -85,18 +125,28 @@ __device__ __forceinline__ void produce(const P& p, std::byte* memory) {
     for (int k = tiles.k_begin(p); k < tiles.k_end(p); k += kStep, ++step) {
       const Slot<S> slot(memory, step);
       mbarrier_wait(slot.empty, slot.parity ^ 1U);
+      if constexpr (Readers::kWarps > 0) Readers::note(memory, step, tiles, k + kStep >= tiles.k_end(p));
       mbarrier_arrive_expect(slot.full, S::kStageBytes);
-      for (int i = 0; i < S::kM; i += 64)
-        if constexpr (F == Form::tn)
-          tma_load_3d(slot.a + i / 64 * kChunkBytes, p.a, tiles.m + i, k, za, slot.full);
-        else
-          tma_load_3d(slot.a + i / 64 * kChunkBytes, p.a, k, tiles.m + i, za, slot.full);
-      for (int j = 0; j < S::kN; j += 64)
-        if constexpr (F == Form::nt)
-          tma_load_3d(slot.b + j / 64 * kChunkBytes, p.b, k, tiles.n + j, zb, slot.full);
-        else
-          tma_load_3d(slot.b + j / 64 * kChunkBytes, p.b, tiles.n + j, k, zb, slot.full);
+      copy_operand<S::kM, S::kBlocks, F != Form::tn>(slot.a, p.a, tiles.m, k, za, slot.full);
+      copy_operand<S::kN, 1, F == Form::nt>(slot.b, p.b, tiles.n, k, zb, slot.full);
     }
+  }
+  if constexpr (Readers::kWarps > 0) {
+    const Slot<S> slot(memory, step);
+    mbarrier_wait(slot.empty, slot.parity ^ 1U);
+    Readers::note_end(memory, step);
+    mbarrier_arrive(slot.full);
+  }
+}
+
+/// Tells all who copy to a stage of this block that a warp has read it. `empty`: this block's mbarrier of the stage.
+template <class S>
+__device__ __forceinline__ void release(std::uint64_t* empty) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if constexpr (S::kBlocks == 1) {
+    if (lane == 0) mbarrier_arrive(empty);
+  } else if (lane < S::kBlocks) {
+    mbarrier_arrive_at(empty, lane);
   }
 }
 
@@ -115,9 +165,11 @@ __device__ __forceinline__ void clear_rows(std::byte* stage, int valid) {
 
 /// Computes a consumer's rows of one tile. A product stays in flight while the next is issued. A slot is free when the
 /// products that read it have ended; each warp knows this only for itself. CutsK: K may be 0 or end in a stage.
-template <class T, class S, Form F, bool CutsK>
-__device__ __forceinline__ void multiply(std::byte* memory, int group, int first, int k, float (&sums)[S::kSums]) {
-  const bool announces = threadIdx.x % 32 == 0;
+/// `group`: which of the consumers that share the tile. Calls filled() when it has got all operands.
+template <class T, class S, Form F, bool CutsK, class Filled>
+__device__ __forceinline__ void multiply(std::byte* memory, int group, int first, int k, float (&sums)[S::kSums],
+                                         const Filled& filled) {
+  static_assert(!CutsK || (S::kBlocks == 1 && !S::kTurns), "the blocks of a cluster would clear rows that others read");
   const int steps = (k + kStep - 1) / kStep;
   TRIREME_UNROLL
   for (int i = 0; i < S::kSums; ++i) sums[i] = 0.0F;
@@ -138,12 +190,13 @@ __device__ __forceinline__ void multiply(std::byte* memory, int group, int first
             descriptor<F == Form::nt>(slot.b, i), true);
     }
     wgmma_commit();
+    if (step + 1 == first + steps) filled();
     wgmma_wait<1>();
-    if (announces && step > first) mbarrier_arrive(Slot<S>(memory, step - 1).empty);
+    if (step > first) release<S>(Slot<S>(memory, step - 1).empty);
   }
   wgmma_wait<0>();
   wgmma_hold<S::kSums>(sums);
-  if (announces) mbarrier_arrive(Slot<S>(memory, first + steps - 1).empty);
+  release<S>(Slot<S>(memory, first + steps - 1).empty);
 }
 
 /// The windows of a consumer's warp: 16 rows of each part.
@@ -155,79 +208,105 @@ __device__ __forceinline__ Window first_window(const Gemm<T, Out>& p, const Plac
   return WarpWindows<S>::first(place, m + warp / 4 * 64 * S::kParts + warp % 4 * 16, n, p.n, p.c_pitch);
 }
 
-/// The sums of a tile as the threads hold them: fours of neighbouring registers, thread by thread. `thread`: of all
-/// consumers.
+/// The sums of a tile as the threads hold them: fours of neighbouring registers, thread by thread.
 template <class S>
-__device__ __forceinline__ void store_partial(float* partial, int thread, const float (&sums)[S::kSums]) {
+__device__ __forceinline__ void store_partial(float* partial, const float (&sums)[S::kSums]) {
+  std::uint32_t thread = threadIdx.x;
+  compute_again(thread);  // nvcc would keep the offset from the first tile on
+  thread = (thread - kGroup) % (S::kSharing * kGroup);
   TRIREME_UNROLL
   for (int i = 0; i < S::kSums; i += 4) {
     const Pack<float, 4> four = {{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]}};
-    store_vector(partial + i * S::kConsumers * kGroup + thread * 4, four);
+    store_vector(partial + i * S::kSharing * kGroup + thread * 4, four);
   }
 }
-template <class S>
-__device__ __forceinline__ void add_partial(const float* partial, int thread, float (&sums)[S::kSums]) {
+/// Adds those from number `first` on to the sums of a thread. `thread`: of all consumers that share the tile.
+template <class S, int Count>
+__device__ __forceinline__ void add_partial(const float* partial, int thread, int first, float (&sums)[Count]) {
   TRIREME_UNROLL
-  for (int i = 0; i < S::kSums; i += 4) {
-    const auto four = load_vector<Pack<float, 4>>(partial + i * S::kConsumers * kGroup + thread * 4);
+  for (int i = 0; i < Count; i += 4) {
+    const auto four = load_vector<Pack<float, 4>>(partial + (first + i) * S::kSharing * kGroup + thread * 4);
     TRIREME_UNROLL
     for (int j = 0; j < 4; ++j) sums[i + j] += four.values[j];
   }
 }
 
-template <class T, class S, Form F, class Tiles, class P>
+template <class T, class S, Form F, class Tiles, class Readers, class P>
 __device__ __forceinline__ void consume(const P& p, std::byte* memory) {
   const int warp = static_cast<int>(threadIdx.x / 32) - 4;  // warps 0 to 3 are the producer's
-  const Finisher<true, T, std::remove_cvref_t<decltype(*p.product.c)>> finisher(p.product,
-                                                                                memory + S::kSlabs + warp * kSlabBytes);
+  const int consumer = warp / 4, of_tile = S::kTurns ? warp % 4 : warp;
+  // Beside readers ptxas finds no registers for what the other kernels read ahead: a residual.
+  const Finisher<true, T, std::remove_cvref_t<decltype(*p.product.c)>> finisher(
+      p.product, memory + S::kSlabs + warp * kSlabBytes, Readers::kWarps == 0);
   float sums[S::kSums];
   Tiles tiles;
   int step = 0;
   for (int item = 0; tiles.seek(p, item); ++item) {
     if (tiles.idle(p)) continue;
-    const int k = tiles.k_end(p) - tiles.k_begin(p);
-    if (tiles.partial(p) == nullptr)
-      WarpWindows<S>::prefetch(finisher.ahead, first_window<S>(p.product, tiles.place(p), tiles.m, tiles.n, warp),
-                               p.product.c_pitch);
-    if (step == 0 && warp >= 4 && k > kStep) mbarrier_wait(Slot<S>(memory, 1).full, 0);  // one step late
-    multiply<T, S, F, Tiles::kCutsK>(memory, warp / 4, step, k, sums);
+    const int k = tiles.k_end(p) - tiles.k_begin(p), first = step;
     step += (k + kStep - 1) / kStep;
+    if constexpr (S::kTurns) {
+      if (item % 2 != consumer) continue;
+      // Without this, the parity of a stage's phase could be that of the phase before the last.
+      mbarrier_wait(turn_of<S>(memory, consumer), static_cast<std::uint32_t>(item / 2 + 1 - consumer) & 1U);
+    }
+    const auto window = [&] { return first_window<S>(p.product, tiles.place(p), tiles.m, tiles.n, of_tile); };
+    if (tiles.partial(p) == nullptr) WarpWindows<S>::prefetch(finisher.ahead, window(), p.product.c_pitch);
+    multiply<T, S, F, Tiles::kCutsK>(memory, of_tile / 4, first, k, sums, [&] {
+      if constexpr (S::kTurns)
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(turn_of<S>(memory, 1 - consumer));
+    });
+    auto same = static_cast<std::uint32_t>(item);
+    compute_again(same);  // the place of the tile: to keep it would take registers from the products
+    tiles.seek(p, static_cast<int>(same));
     if (float* const partial = tiles.partial(p); partial != nullptr)
-      store_partial<S>(partial, static_cast<int>(threadIdx.x) - kGroup, sums);
+      store_partial<S>(partial, sums);
     else
-      store_windows<WarpWindows<S>, S::kEpilogues>(
-          finisher, first_window<S>(p.product, tiles.place(p), tiles.m, tiles.n, warp), tiles.place(p).bias, sums);
+      store_windows<WarpWindows<S>, S::kEpilogues>(finisher, window(), tiles.place(p).bias, sums);
   }
 }
 
 /// The body of a kernel of S::kThreads threads.
-template <class T, class S, Form F, class Tiles, class P>
+template <class T, class S, Form F, class Tiles, class Readers = NoReaders, class P>
 __device__ __forceinline__ void run(const P& p, std::byte* memory) {
+  static_assert(Readers::kWarps < 4, "the first warp issues copies");
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     tma_prefetch(p.a);
     tma_prefetch(p.b);
     for (int i = 0; i < S::kStages; ++i) {
       mbarrier_init(Slot<S>(memory, i).full, 1);
-      mbarrier_init(Slot<S>(memory, i).empty, 4 * S::kConsumers);
+      mbarrier_init(Slot<S>(memory, i).empty, (4 * S::kSharing + Readers::kWarps) * S::kBlocks);
     }
+    for (int i = 0; i < 2; ++i) mbarrier_init(turn_of<S>(memory, i), 4);
     fence_mbarrier_init();
   }
-  sync_threads();
+  if constexpr (S::kBlocks > 1)
+    sync_cluster();
+  else
+    sync_threads();
   // With one consumer a thread can have 255 registers anyway; with two it has 168 at launch.
   if (thread < kGroup) {
     if constexpr (S::kConsumers > 1) set_max_registers_down<24>();
-    if (thread == 0) produce<S, F, Tiles>(p, memory);
+    if (thread == 0)
+      produce<S, F, Tiles, Readers>(p, memory);
+    else if (Readers::kWarps > 0 && thread >= kGroup - 32 * Readers::kWarps)
+      Readers::read(p, memory);
   } else {
     if constexpr (S::kConsumers > 1) set_max_registers_up<240>();
-    consume<T, S, F, Tiles>(p, memory);
+    consume<T, S, F, Tiles, Readers>(p, memory);
+  }
+  if constexpr (S::kBlocks > 1) {  // until then others copy to this block, or arrive at its mbarriers
+    sync_warp();
+    sync_cluster();
   }
 }
 
 template <Epilogues Finishes>
-using Wide = Shape<2, 2, 192, 3, Finishes>;
-using Large = Shape<2, 1, 256, 4>;
-using Medium = Shape<2, 1, 128, 4>;
-using Small = Shape<1, 1, 64, 4>;
+using Wide = Shape<Consumers::take_turns, 2, 192, 4, Finishes>;               // 128 x 192
+using Pair = Shape<Consumers::share_tiles, 2, 192, 3, Epilogues::simple, 2>;  // 256 x 192 of each block of two
+using Large = Shape<Consumers::share_tiles, 1, 256, 4>;
+using Medium = Shape<Consumers::share_tiles, 1, 128, 4>;
+using Small = Shape<Consumers::one, 1, 64, 4>;
 
 }  // namespace trireme::cuda::sm90

@@ -76,7 +76,7 @@ template <class V>
 __device__ __forceinline__ void take_pieces(const RowLanes<V>& lane, V* to, int rows, std::int64_t pitch, bool add) {
   using L = RowLanes<V>;
   using Piece = typename L::Piece;
-  constexpr int kBatch = 2;  // requested together: with more, sums of 256 x 192 leave too few registers
+  constexpr int kBatch = 2;  // requested together: with more, sums of 128 x 192 leave too few registers
   TRIREME_UNROLL
   for (int first = 0; first < L::kCount; first += kBatch) {
     Piece values[kBatch];

@@ -1,6 +1,6 @@
 // The norms: which kernels take a row, and those for rows too wide for registers; formulas and bytes:
-// cuda/kernels/norm.h. A block takes a wide row (backward: every n-th row); a thread takes pieces of 16 bytes, keeps them
-// in shared memory in f32, and later reads only its own pieces. So the only barriers are those of the reductions.
+// cuda/kernels/norm.h. A block takes a wide row (backward: every n-th row); a thread takes pieces of 16 bytes, keeps
+// them in shared memory in f32, and later reads only its own pieces. So the only barriers are those of the reductions.
 // Read next: cuda/kernels/norm_narrow.cu.
 #include "cuda/kernels/norm.h"
 
@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
   });
 }
 
-/// A block adds the sums of 32 columns: each warp those of an eighth of the blocks, in order, then one warp the eighths.
+/// A block adds the sums of 32 columns: each warp those of an eighth of the blocks, in order, then one warp the
+/// eighths.
 __global__ void __launch_bounds__(kThreads)
     add_partials_kernel(const float* partials, int blocks, int width, float* dgamma, float* dbeta) {
   constexpr int kWarps = kThreads / 32;

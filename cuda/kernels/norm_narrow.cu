@@ -71,7 +71,8 @@ __device__ __forceinline__ void forget_unpacked(Pieces&... pieces) {
 }
 
 template <class T, int Pieces>
-__global__ void __launch_bounds__(kThreads, 2) forward_kernel(const __grid_constant__ NormForward<T> p, int warps) {
+__global__ void __launch_bounds__(kThreads, Pieces < kMaxPieces ? 4 : 2)
+    forward_kernel(const __grid_constant__ NormForward<T> p, int warps) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_SHARED(float, scratch, 4 * kWarps);
   const Member<T> me(warps, p.width);
@@ -175,27 +176,24 @@ __global__ void __launch_bounds__(kThreads, Pieces < kMaxPieces ? 2 : 1)
     }
   }
 
-  // The teams add their sums in turn, so that the order is fixed.
-  float* const totals = reinterpret_cast<float*>(memory);  // [2, width]
-  for (int team = 0; team < me.teams; ++team) {
-    if (team == me.team) {
-      TRIREME_UNROLL
-      for (int j = 0; j < Pieces; ++j) {
-        TRIREME_UNROLL
-        for (int i = 0; i < kWidth; ++i) {
-          if (i >= me.count(j)) continue;
-          float* const to = totals + me.column(j) + i;
-          to[0] = (team == 0 ? 0.0F : to[0]) + dgamma[j][i];
-          to[p.width] = (team == 0 ? 0.0F : to[p.width]) + dbeta[j][i];
-        }
-      }
+  // The sums of all teams are added in their order, so that bits repeat.
+  float* const sums = reinterpret_cast<float*>(memory);  // [teams, 2, width]
+  float* const mine = sums + me.team * 2 * p.width;
+  TRIREME_UNROLL
+  for (int j = 0; j < Pieces; ++j) {
+    TRIREME_UNROLL
+    for (int i = 0; i < kWidth; ++i) {
+      if (i >= me.count(j)) continue;
+      mine[me.column(j) + i] = dgamma[j][i];
+      mine[p.width + me.column(j) + i] = dbeta[j][i];
     }
-    sync_threads();
   }
-  float* const out = p.partials + std::int64_t{blockIdx.x} * p.width;
-  for (int c = static_cast<int>(threadIdx.x); c < p.width; c += kThreads) {
-    out[c] = totals[c];
-    out[std::int64_t{gridDim.x} * p.width + c] = totals[p.width + c];
+  sync_threads();
+  for (int c = static_cast<int>(threadIdx.x); c < 2 * p.width; c += kThreads) {
+    float total = 0;
+    for (int team = 0; team < me.teams; ++team) total += sums[team * 2 * p.width + c];
+    const int row = c / p.width;  // 0: of gamma, 1: of beta
+    p.partials[(std::int64_t{gridDim.x} * row + blockIdx.x) * p.width + c - row * p.width] = total;
   }
 }
 
@@ -225,7 +223,7 @@ void norm_backward(const NormBackward<T>& p, Stream stream) {
   const LaunchConfig config = {"norm_backward",
                                {static_cast<unsigned>(norm_backward_blocks(p.rows)), 1, 1},
                                {kThreads, 1, 1},
-                               static_cast<std::size_t>(p.width) * 8,
+                               static_cast<std::size_t>(kWarps / warps * p.width) * 8,
                                stream};
   with_pieces<T>(p.width, warps, [&](auto pieces) { launch(config, backward_kernel<T, pieces.value>, p, warps); });
 }

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm of rows that fit in registers: up to 8192 values of 16 bits, or 4096 in f32. cuda/kernels/norm.cu calls these,
-// and has kernels of its own for wider rows.
+// LayerNorm and RMSNorm of rows that fit in registers: up to 8192 values of 16 bits, or 4096 in f32.
+// cuda/kernels/norm.cu calls these, and has kernels of its own for wider rows.
 // Read next: cuda/kernels/norm_narrow.cu.
 #pragma once
 

@@ -41,9 +41,10 @@ __device__ __forceinline__ float unpacked(const Packed<T, N>& from, int i) {
     return i % 2 == 0 ? low_half<T>(from.words[i / 2]) : high_half<T>(from.words[i / 2]);
 }
 
-/// N values from `from` on, of which `count` exist: none if it is negative, all if it is N or more; zeros instead of the
-/// others. Callers pass the distance to the end as it is. If they cut it to 0 to N, ptxas 13.0 would join both bounds and
-/// the comparison with N into one instruction, whose answer is wrong: a ragged end would be read as a whole piece.
+/// N values from `from` on, of which `count` exist: none if it is negative, all if it is N or more; zeros instead of
+/// the others. Callers pass the distance to the end as it is. If they cut it to 0 to N, ptxas 13.0 would join both
+/// bounds and the comparison with N into one instruction, whose answer is wrong: a ragged end would be read as a whole
+/// piece.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_piece(const T* from, int count) {
   const bool whole = count >= N && reinterpret_cast<std::uintptr_t>(from) % sizeof(Pack<T, N>) == 0;

@@ -1,8 +1,8 @@
-// Kernels of reductions; bytes: cuda/kernels/reduce.h. A matrix that is reduced to its columns, such as the gradient of a
-// bias, is read in pieces of 16 bytes, several rows at a time. Otherwise either a thread takes an output and loops over
-// its elements, so that neighbours read neighbours (by columns); or a block takes an output, and its threads share the
-// elements. If there are few outputs the elements are split into parts, so that all multiprocessors have work, and a
-// second launch joins the parts: they are a matrix, too.
+// Kernels of reductions; bytes: cuda/kernels/reduce.h. A matrix that is reduced to its columns, such as the gradient of
+// a bias, is read in pieces of 16 bytes, several rows at a time. Otherwise either a thread takes an output and loops
+// over its elements, so that neighbours read neighbours (by columns); or a block takes an output, and its threads share
+// the elements. If there are few outputs the elements are split into parts, so that all multiprocessors have work, and
+// a second launch joins the parts: they are a matrix, too.
 #include "cuda/kernels/reduce.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The kernel of gradient descent; formulas and bytes: cuda/kernels/sgd.h.
+// The kernel of optimizers with one moment; formulas and bytes: cuda/kernels/sgd.h.
 #include "cuda/kernels/sgd.h"
 
 #include "cuda/kernels/low_copy.h"
@@ -16,7 +16,22 @@ constexpr int kMostTensors = 64, kTile = 4096;
 template <class Low>
 using List = TensorList<SgdTensor<Low>, kMostTensors, kTile>;
 
-template <class Low>
+/// Updates the moment v and the weight w of one element; `g`: the scaled gradient.
+template <SgdRule rule>
+__device__ __forceinline__ void step(const SgdSettings& s, float decay, float g, float& v, float& w) {
+  if constexpr (rule == SgdRule::lion) {
+    const float mix = s.blend * v + (1 - s.blend) * g;
+    const float direction = static_cast<float>(mix > 0) - static_cast<float>(mix < 0);
+    v = s.momentum * v + (1 - s.momentum) * g;
+    w -= s.lr * (direction + decay * w);
+  } else {
+    const float fresh = g + decay * w;
+    v = s.momentum * v + fresh;
+    w -= s.lr * (rule == SgdRule::nesterov ? fresh + s.momentum * v : v);
+  }
+}
+
+template <class Low, SgdRule rule>
 __global__ void __launch_bounds__(kThreads)
     sgd_kernel(const __grid_constant__ List<Low> list, const __grid_constant__ SgdSettings s, const float* scale) {
   const auto place = list.my_place();
@@ -34,8 +49,7 @@ __global__ void __launch_bounds__(kThreads)
     Pack<Low, kWidth> low;
     TRIREME_UNROLL
     for (int i = 0; i < kWidth; ++i) {
-      v.values[i] = s.momentum * v.values[i] + (factor * g.values[i] + t.decay * w.values[i]);
-      w.values[i] -= s.lr * v.values[i];
+      step<rule>(s, t.decay, factor * g.values[i], v.values[i], w.values[i]);
       low.values[i] = from_float<Low>(w.values[i]);
     }
     store_piece(t.weight + at, w, count);
@@ -44,13 +58,26 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class Low, SgdRule rule>
+void launch_all(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, const float* scale,
+                Stream stream) {
+  for_each_list<SgdTensor<Low>, kMostTensors, kTile>(tensors, [&](const List<Low>& list, unsigned tiles) {
+    launch({"sgd", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, sgd_kernel<Low, rule>, list, settings, scale);
+  });
+}
+
 }  // namespace
 
 template <class Low>
 void sgd(std::span<const SgdTensor<Low>> tensors, const SgdSettings& settings, const float* scale, Stream stream) {
-  for_each_list<SgdTensor<Low>, kMostTensors, kTile>(tensors, [&](const List<Low>& list, unsigned tiles) {
-    launch({"sgd", {tiles, 1, 1}, {kThreads, 1, 1}, 0, stream}, sgd_kernel<Low>, list, settings, scale);
-  });
+  switch (settings.rule) {
+    case SgdRule::momentum:
+      return launch_all<Low, SgdRule::momentum>(tensors, settings, scale, stream);
+    case SgdRule::nesterov:
+      return launch_all<Low, SgdRule::nesterov>(tensors, settings, scale, stream);
+    case SgdRule::lion:
+      return launch_all<Low, SgdRule::lion>(tensors, settings, scale, stream);
+  }
 }
 
 template void sgd(std::span<const SgdTensor<float>>, const SgdSettings&, const float*, Stream);

@@ -4,8 +4,8 @@
 #include "cuda/kernels/top_k.h"
 
 #include "core/error.h"
+#include "cuda/kernels/order_key.h"
 #include "cuda/kernels/pieces.h"
-#include "cuda/kernels/ranked.h"
 
 namespace trireme::cuda {
 
@@ -24,15 +24,15 @@ __global__ void __launch_bounds__(kThreads)
   TRIREME_UNROLL
   for (int i = 0; i < kValues; i += kWidth)
     pieces[i / kWidth] = load_piece<kWidth>(x + row * width + first + i, count - i);
-  std::int64_t ranks[kValues];
+  std::int64_t keys[kValues];
   TRIREME_UNROLL
   for (int i = 0; i < kValues; ++i)
-    ranks[i] = i < count ? rank_of(to_float(pieces[i / kWidth].values[i % kWidth]), first + i) : kNone;
+    keys[i] = i < count ? order_key(to_float(pieces[i / kWidth].values[i % kWidth]), first + i) : kNone;
   std::int64_t last = kAll;
   for (int place = 0; place < k; ++place) {
     std::int64_t best = kNone;
     TRIREME_UNROLL
-    for (const std::int64_t rank : ranks) best = larger_below(last, best, rank);
+    for (const std::int64_t key : keys) best = larger_below(last, best, key);
     last = largest_of(best, lanes);
     if (lane == 0 && row < rows) chosen[row * k + place] = column_of(last);
   }
@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(kThreads)
   std::int64_t last = kAll;
   for (std::int64_t place = 0; place < k; ++place) {
     std::int64_t best = kNone;
-    for (int c = lane; c < width; c += lanes) best = larger_below(last, best, rank_of(to_float(x[row * width + c]), c));
+    for (int c = lane; c < width; c += lanes)
+      best = larger_below(last, best, order_key(to_float(x[row * width + c]), c));
     last = largest_of(best, lanes);
     if (lane == 0) chosen[row * k + place] = column_of(last);
   }

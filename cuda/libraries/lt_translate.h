@@ -98,6 +98,7 @@ std::string cublaslt_cannot(const Gemm<T, Out>& p) {
   const auto& [alpha, bias, pre_activation, activation, derivative, residual, accumulate] = p.epilogue;
   constexpr bool mixed = !std::is_same_v<T, Out>;
   if (p.k == 0) return "K = 0: an empty sum; cuBLASLt wants at least one term";
+  if (p.row_sums != nullptr) return "row sums: with cuBLASLt they are a sum of their own";
   if (activation != Activation::none && activation != Activation::gelu_tanh)
     return "an activation other than GELU's tanh form, the only one of ours that cuBLASLt has";
   if (derivative && (activation == Activation::none || pre_activation == nullptr))

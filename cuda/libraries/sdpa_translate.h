@@ -5,7 +5,9 @@
 // Read next: cuda/libraries/cudnn_attention.h; tests/cuda/cudnn_problem_test.cpp executes the described attention.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 
@@ -58,6 +60,13 @@ SdpaCall translate(const AttentionBackward<T>& p) {
   return call;
 }
 
+inline constexpr const char* unaligned_reason =
+    "an address that is no multiple of 16 bytes, which the plans here promise";
+inline bool aligned_to_16(std::initializer_list<const void*> addresses) {
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; });
+}
+
 /// Why cuDNN cannot do this attention; empty when it can.
 template <class T>
 std::string cudnn_attention_cannot(const AttentionForward<T>& p) {
@@ -72,11 +81,7 @@ std::string cudnn_attention_cannot(const AttentionForward<T>& p) {
     return fmt::format("{} heads over {} of keys: not a multiple", p.heads, p.kv_heads);
   if (p.lse == nullptr) return "no place for lse: the plans here always write it";
   if (p.keys == 0) return "no keys";
-  for (const void* const address :
-       {static_cast<const void*>(p.q), static_cast<const void*>(p.k), static_cast<const void*>(p.v),
-        static_cast<const void*>(p.out), static_cast<const void*>(p.lse)})
-    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
-      return "an address that is no multiple of 16 bytes, which the plans here promise";
+  if (!aligned_to_16({p.q, p.k, p.v, p.out, p.lse})) return unaligned_reason;
   if (p.q_pitch % 8 != 0 || p.kv_pitch % 8 != 0 || p.out_pitch % 8 != 0)
     return fmt::format("pitches {}, {} and {} of q, of k and v, and of out; expected multiples of 8", p.q_pitch,
                        p.kv_pitch, p.out_pitch);
@@ -88,11 +93,7 @@ std::string cudnn_attention_cannot(const AttentionBackward<T>& p) {
   if (std::string reason = cudnn_attention_cannot(p.forward); !reason.empty()) return reason;
   if (p.dlse != nullptr) return "a gradient of lse: cuDNN's backward has no place for it";
   if (p.forward.queries == 1 && p.forward.keys == 1) return "one query and one key, which cuDNN's backward excludes";
-  for (const void* const address :
-       {static_cast<const void*>(p.dout), static_cast<const void*>(p.dq), static_cast<const void*>(p.dk),
-        static_cast<const void*>(p.dv), static_cast<const void*>(p.delta)})
-    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
-      return "an address that is no multiple of 16 bytes, which the plans here promise";
+  if (!aligned_to_16({p.dout, p.dq, p.dk, p.dv, p.delta})) return unaligned_reason;
   if (p.dout_pitch % 8 != 0 || p.dq_pitch % 8 != 0 || p.dkv_pitch % 8 != 0)
     return fmt::format("pitches {}, {} and {} of dout, of dq, and of dk and dv; expected multiples of 8", p.dout_pitch,
                        p.dq_pitch, p.dkv_pitch);

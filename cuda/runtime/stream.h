@@ -1,8 +1,8 @@
 // The stream of Device::cuda, and events and pinned host memory as RAII objects.
 //
 // All kernels and copies of Device::cuda go to one stream, current_stream(), so that the GPU runs them in program order
-// and freed memory can be reused at once. Copies through pinned memory are queued there; an event tells when one is done.
-// Handles are opaque here, so that this header needs no toolkit. Read next: cuda/runtime/real.cpp.
+// and freed memory can be reused at once. Copies through pinned memory are queued there; an event tells when one is
+// done. Handles are opaque here, so that this header needs no toolkit. Read next: cuda/runtime/real.cpp.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 #include "examples/cuda_lab/attention/ladder.h"
 #include "examples/cuda_lab/gemm/ladder.h"
 #include "examples/cuda_lab/ladders.h"
-#include "examples/cuda_lab/verdict.h"
+#include "examples/cuda_lab/wrong_levels.h"
 
 namespace {
 
@@ -56,7 +56,7 @@ std::vector<double> product_in_f64(const std::vector<bf16>& a, const std::vector
 // accepts).
 constexpr double accepted_product = 1e-5, accepted_attention = 1.0 / 128;
 
-void climb_gemm(int n, lab::Verdict& verdict) {
+void climb_gemm(int n, lab::WrongLevels& wrong) {
   const auto size = static_cast<std::size_t>(n);
   const std::vector<bf16> a = random_values(size * size, 1), b = random_values(size * size, 2);
   const std::vector<double> expected = product_in_f64(a, b, size);
@@ -69,7 +69,7 @@ void climb_gemm(int n, lab::Verdict& verdict) {
     const double error = relative(c, expected);
     fmt::print("{:<16} {:<30} {:>9.1f} {:<30} {:>9.1e}\n", level.name, level.idea, limit_tflops(level.cost),
                clocks(level.cost).bound(), error);
-    verdict.add("the product", level.name, error, accepted_product);
+    wrong.add("the product", level.name, error, accepted_product);
   }
 }
 
@@ -91,7 +91,7 @@ std::vector<double> attention_in_f64(const lab::Attention& p) {
   return out;
 }
 
-void climb_attention(int tokens, lab::Verdict& verdict) {
+void climb_attention(int tokens, lab::WrongLevels& wrong) {
   const auto size = static_cast<std::size_t>(tokens) * lab::kHeadDim;
   const std::vector<bf16> q = random_values(size, 1), k = random_values(size, 2), v = random_values(size, 3);
   std::vector<float> scores(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(tokens));
@@ -106,7 +106,7 @@ void climb_attention(int tokens, lab::Verdict& verdict) {
     level.run(p, nullptr);
     const double error = relative(out, expected);
     fmt::print("{:<16} {:<40} {:>10.0f} {:>9.1e}\n", level.name, level.idea, level.bytes(4096) / (1 << 20), error);
-    verdict.add("attention", level.name, error, accepted_attention);
+    wrong.add("attention", level.name, error, accepted_attention);
   }
 }
 
@@ -156,7 +156,7 @@ void announce(int size, int tokens) {
 }
 
 /// Costs for GPT-2, errors of a small problem: the last of the ragged sizes.
-void climb_memory(std::size_t at, lab::Verdict& verdict) {
+void climb_memory(std::size_t at, lab::WrongLevels& wrong) {
   const lab::Ladder ladder = lab::ladders<lab::Array>()[at];
   const auto levels = lab::ladders<lab::NoArray>()[at].make(ladder.gpt2)->levels();
   const std::unique_ptr<lab::Trial> trial = ladder.make(ladder.ragged.back());
@@ -170,7 +170,7 @@ void climb_memory(std::size_t at, lab::Verdict& verdict) {
     const double error = trial->error();
     fmt::print("{:<16} {:<42} {:>9.0f} {:>9.0f} {:>9.0f}  {:<12} {:>9.1e}\n", levels[level].name, levels[level].idea,
                cost.bytes / 1e6, cost.least(), cost.forecast, cost.bound(), error);
-    verdict.add(ladder.name, levels[level].name, error, 1);
+    wrong.add(ladder.name, levels[level].name, error, 1);
   }
 }
 
@@ -190,13 +190,13 @@ int main(int argc, char** argv) {
            size / 8 * 8 + 8);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);  // line by line, also into a pipe
     announce(size, tokens);
-    lab::Verdict verdict;
-    climb_gemm(size, verdict);
-    climb_attention(tokens, verdict);
-    for (std::size_t ladder = 0; ladder < lab::ladders<lab::NoArray>().size(); ++ladder) climb_memory(ladder, verdict);
+    lab::WrongLevels wrong;
+    climb_gemm(size, wrong);
+    climb_attention(tokens, wrong);
+    for (std::size_t ladder = 0; ladder < lab::ladders<lab::NoArray>().size(); ++ladder) climb_memory(ladder, wrong);
     fmt::print("\nErrors of these: the largest distance from f64, as part of what the precision accounts for.\n");
-    if (!verdict.wrong().empty())
-      fail(ExitCode::internal, "cuda_lab", "far from f64: {}; change these levels", fmt::join(verdict.wrong(), ", "));
+    if (!wrong.names().empty())
+      fail(ExitCode::internal, "cuda_lab", "far from f64: {}; change these levels", fmt::join(wrong.names(), ", "));
     return 0;
   } catch (const CLI::ParseError& error) {
     const int status = app.exit(error);

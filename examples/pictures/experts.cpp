@@ -30,10 +30,10 @@ std::vector<Tokens> dispatched() {
     const std::span<const std::int32_t> own(chosen.data() + first, tokens_per_rank);
     const nn::ExpertDispatch dispatch(Tensor::from(own, {tokens_per_rank, 1}), experts, *mesh);
     const Tensor rows = dispatch.to_experts(x);  // [R, 1]
-    const auto here = static_cast<std::size_t>(mesh->coord(Axis::ep)) * experts_per_rank;
+    const auto first_expert = static_cast<std::size_t>(mesh->coord(Axis::ep)) * experts_per_rank;
     for (std::size_t e = 0; e < experts_per_rank; ++e) {
       for (std::int64_t row = dispatch.starts()[e]; row < dispatch.starts()[e + 1]; ++row)
-        arrived[here + e].push_back(static_cast<int>(rows.data<float>()[row]));
+        arrived[first_expert + e].push_back(static_cast<int>(rows.data<float>()[row]));
     }
     const Tensor back = dispatch.from_experts(rows);
     require(std::equal(x.span<float>().begin(), x.span<float>().end(), back.span<float>().begin()), "pictures",

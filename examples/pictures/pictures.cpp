@@ -7,8 +7,8 @@ namespace trireme::pictures {
 
 namespace {
 
-/// Each schedule on four ranks with eight micro-batches, as docs/pictures/NAME.svg. All have one time scale, so that the
-/// pictures can be compared. With V stages on a rank, a stage has a V-th of the work.
+/// Each schedule on four ranks with eight micro-batches, as docs/pictures/NAME.svg. All have one time scale, so that
+/// the pictures can be compared. With V stages on a rank, a stage has a V-th of the work.
 std::vector<Picture> draw_pipelines() {
   constexpr double pixels_per_unit = 20;
   std::vector<Picture> pictures;

@@ -46,7 +46,7 @@ std::vector<std::string> values_of(const std::string& flag, int argc, const char
 /// The task named in a configuration file; empty if the file cannot be read: Flags::parse() reports that.
 std::string task_of_config(const std::string& path) {
   try {
-    const nlohmann::json config = parse_json(read_file(path), path);
+    const nlohmann::json config = parse_json(read_file(path, read_limits::configuration), path);
     return config.is_object() ? config.value("task", "") : "";
   } catch (const std::exception&) { return ""; }
 }

@@ -160,7 +160,7 @@ struct Head : nn::Module {
   nn::LayerNorm norm;
   nn::Linear out;
   Head(const nn::Build& b, const SortConfig& c)
-      : Module(b), norm(b / "norm", c.width), out(b / "out", c.width, {digits}, nn::Split::none, {}) {}
+      : Module(b), norm(b / "norm", c.width), out(b / "out", c.width, {digits}, nn::Split::none, {.hidden = false}) {}
   Tensor forward(const Tensor& x) override { return out(norm(target_of(x))); }  // [B, 2 L, D] -> [B, L, 10]
 };
 

@@ -82,7 +82,7 @@ struct Patches : nn::Module {
   ParameterPtr positions;  // [P, D]
   Patches(const nn::Build& b, const VitConfig& c)
       : Module(b),
-        project(b / "project", patch * patch, {c.width}, nn::Split::none, {}),
+        project(b / "project", patch * patch, {c.width}, nn::Split::none, {.hidden = false}),
         positions((b / "positions").parameter("weight", {patches, c.width}, {}, nn::Init::normal(0.02), {})) {}
   Tensor forward(const Tensor& images) override {  // [B, 16, 16] -> [B, P, D]
     const std::int64_t rows = side / patch;
@@ -111,7 +111,7 @@ struct Head : nn::Module {
   nn::LayerNorm norm;
   nn::Linear out;
   Head(const nn::Build& b, const VitConfig& c)
-      : Module(b), norm(b / "norm", c.width), out(b / "out", c.width, {classes}, nn::Split::none, {}) {}
+      : Module(b), norm(b / "norm", c.width), out(b / "out", c.width, {classes}, nn::Split::none, {.hidden = false}) {}
   Tensor forward(const Tensor& x) override { return out(mean(norm(x), 1)); }  // [B, P, D] -> [B, C]
 };
 

@@ -181,13 +181,14 @@ void on_mesh(const Choice& choice, const Corpus& corpus, const F& f) {
 
 // ---- comparing ------------------------------------------------------------------------------------------------------
 
-struct Outcome {
+/// The results of one rank, with which every mesh is compared.
+struct Reference {
   std::vector<double> losses;
   std::map<std::string, Tensor> gradients;  // of the first step, whole
 };
 
-Outcome on_one_rank(const Corpus& corpus) {
-  Outcome one;
+Reference on_one_rank(const Corpus& corpus) {
+  Reference one;
   on_mesh({"dp=1"}, corpus, [&](Run& run) {
     for (int step = 0; step < steps; ++step) {
       one.losses.push_back(run.gradients());
@@ -207,7 +208,7 @@ double difference(const Tensor& piece, const Rectangle& where, const Tensor& who
 }
 
 /// The largest relative difference between any rank of the mesh and one rank, over losses and first gradients.
-double largest_difference(const Choice& choice, const Corpus& corpus, const Outcome& one) {
+double largest_difference(const Choice& choice, const Corpus& corpus, const Reference& one) {
   std::mutex mutex;
   double largest = 0;
   const auto note = [&](double found) {
@@ -227,7 +228,7 @@ double largest_difference(const Choice& choice, const Corpus& corpus, const Outc
 }
 
 /// Saves after two steps on one mesh, resumes on another, and compares the loss of the third step with one rank's.
-double difference_after_resume(const Choice& before, const Choice& after, const Corpus& corpus, const Outcome& one) {
+double difference_after_resume(const Choice& before, const Choice& after, const Corpus& corpus, const Reference& one) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "trireme_own_block";
   std::filesystem::remove_all(folder);
   on_mesh(before, corpus, [&](Run& run) {
@@ -249,7 +250,7 @@ double difference_after_resume(const Choice& before, const Choice& after, const 
 
 int compare_meshes() {
   const Corpus corpus = load_corpus({.path = "LICENSE", .context = context});
-  const Outcome one = on_one_rank(corpus);
+  const Reference one = on_one_rank(corpus);
   fmt::print("one rank: losses {:.6f} {:.6f} {:.6f}\n", one.losses[0], one.losses[1], one.losses[2]);
 
   bool equal = true;

@@ -14,6 +14,7 @@ namespace trireme::checkpoint {
 
 /// Reading fills a cache of files, of which a few are open, so it is not const. Each rank thread needs its own
 /// Checkpoint.
+/// @snippet training_test.cpp checkpoint
 class Checkpoint {
  public:
   /// Reads the manifest of the folder. Throws ExitCode::data when there is none, or it is damaged.
@@ -24,10 +25,12 @@ class Checkpoint {
   /// A text of Manifest::run. Throws ExitCode::data if `key` is missing.
   const std::string& run(const std::string& key) const;
 
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const;  ///< of all tensors, sorted
+  /// Whether there is such a tensor.
   bool contains(std::string_view name) const { return manifest_.tensors.find(name) != manifest_.tensors.end(); }
   /// Throws ExitCode::data when there is no such tensor.
   const StoredTensor& find(std::string_view name) const;
+  /// Throws ExitCode::data when there is no such tensor.
   const Shape& shape(std::string_view name) const { return find(name).shape; }
 
   /// The whole tensor.

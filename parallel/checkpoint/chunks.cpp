@@ -28,6 +28,13 @@ void require_still_there(const fs::path& folder) {
        folder.string());
 }
 
+void require_not_removed(const fs::path& folder) {
+  if (is_there(folder)) return;
+  fail(ExitCode::io, "checkpoint",
+       "{} was removed or moved while it was written; expected the run's folder to stay; see who removes it",
+       folder.string());
+}
+
 std::vector<std::uint64_t> checksums(std::span<const std::byte> content) {
   std::vector<std::uint64_t> sums;
   for (std::size_t at = 0; at < content.size(); at += chunk_bytes)

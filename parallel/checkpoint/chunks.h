@@ -11,6 +11,8 @@ namespace trireme::checkpoint {
 
 /// Throws ExitCode::data if a checkpoint's folder has disappeared; the message says so, as this is not damage.
 void require_still_there(const std::filesystem::path& folder);
+/// The same for a folder that is being written: throws ExitCode::io.
+void require_not_removed(const std::filesystem::path& folder);
 
 /// The checksum of each chunk of a file with this content.
 std::vector<std::uint64_t> checksums(std::span<const std::byte> content);
@@ -25,6 +27,7 @@ class ChunkReader {
 
   /// Copies the bytes from `offset` on. Throws ExitCode::data naming file, chunk and bytes when a chunk is damaged.
   void read(std::uint64_t offset, std::span<std::byte> into);
+  /// Verifies every chunk; calls `verified` after each. Throws as read().
   void verify_all(const std::function<void()>& verified = {});
   void close() { input_.reset(); }  ///< reading opens the file again
   const std::filesystem::path& path() const { return path_; }

@@ -9,6 +9,7 @@
 
 namespace trireme::checkpoint {
 
+/// A tensor of two checkpoints that is not the same.
 struct Difference {
   std::string name;           ///< of a tensor
   std::string what;           ///< "only in the first", "f32 [2, 3] and f32 [2, 4]"; empty: elements differ

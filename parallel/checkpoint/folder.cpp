@@ -5,7 +5,6 @@
 #include <random>
 
 #include "core/io.h"
-#include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/resume_attempts.h"
 
 namespace trireme::checkpoint {
@@ -65,8 +64,11 @@ Candidate examine(const fs::path& path) {
       candidate.problem = "no manifest: its saving was interrupted";
     else if (candidate.unfinished)
       candidate.problem = "its saving was interrupted right before its end";
-    else if (const std::int64_t step = read_manifest(path).step; (candidate.problem = name_problem(path, step)).empty())
-      candidate.step = step;
+    else if (const Manifest manifest = read_manifest(path);
+             (candidate.problem = name_problem(path, manifest.step)).empty()) {
+      candidate.step = manifest.step;
+      candidate.judgement = Judgement::of(manifest.run);
+    }
   } catch (const Error& error) {
     candidate.problem = error.reason();
     candidate.unread = error.code() == ExitCode::io;
@@ -148,18 +150,19 @@ void publish(const fs::path& temporary, const fs::path& final_path) {
   move_folder(temporary, final_path);
 }
 
-void prune(const fs::path& checkpoints, std::int64_t keep, const fs::path& fresh) {
+void prune(const fs::path& checkpoints, std::optional<std::int64_t> keep, const fs::path& fresh) {
   const std::vector<Candidate> all = candidates(checkpoints);
   const auto found = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return c.path == fresh; });
   if (found == all.end() || found->step < 0)
     fail(ExitCode::data, "checkpoint", "{} was saved, but cannot be read: {}; older checkpoints were kept",
          fresh.string(), found == all.end() ? "it is gone" : found->problem);
   const std::optional<Best> best = Best::read(checkpoints);
-  std::int64_t kept = 1;
+  const auto only_best = [](const Candidate& c) { return c.judgement && c.judgement->only_best; };
+  std::int64_t kept = only_best(*found) ? 0 : 1;
   for (const Candidate& candidate : all) {
     if (candidate.step < 0 || candidate.path == fresh) continue;
     if (best && candidate.path == checkpoints / folder_name(best->step)) continue;
-    if (++kept > keep) take_away(candidate.path);
+    if (only_best(candidate) || (keep && ++kept > *keep)) take_away(candidate.path);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/manifest.h"
 
 namespace trireme::checkpoint {
@@ -22,6 +23,7 @@ namespace trireme::checkpoint {
 std::string folder_name(std::int64_t step);  ///< "step_00001000"
 /// The name of a checkpoint that is being written. `nonce`: of this run.
 std::string temporary_name(std::int64_t step, const std::string& nonce);
+/// A number that no other save has, in hexadecimal digits.
 std::string make_nonce();
 
 /// An entry of the folder that has the name of a checkpoint.
@@ -31,6 +33,7 @@ struct Candidate {
   std::string problem;      ///< why it is not valid
   bool unfinished = false;  ///< it never got its final name
   bool unread = false;      ///< the file system failed to read it: it may be intact
+  std::optional<Judgement> judgement = {};  ///< if its step was evaluated
 };
 /// Those in `checkpoints`, highest step first. Those without a valid manifest are listed only for messages, at the step
 /// of their name.
@@ -60,9 +63,11 @@ void remove_leftovers(const std::filesystem::path& checkpoints);
 /// Renames `temporary` to its final name, which makes it complete. Removes what already has that name.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& final_path);
 
-/// Keeps the best checkpoint and the newest `keep` ones with valid manifests, `fresh` among them, and removes others. A
-/// checkpoint is first renamed, durably, and then removed, so that no partial checkpoint is ever found. Throws
-/// ExitCode::data, and removes nothing, when `fresh` itself is not valid.
-void prune(const std::filesystem::path& checkpoints, std::int64_t keep, const std::filesystem::path& fresh);
+/// Keeps `fresh`, the best checkpoint, and of the others the newest ones with valid manifests, so that `keep` stay
+/// (not set: all). Checkpoints that were saved only because they were the best are not counted, and are removed when
+/// they are neither `fresh` nor the best any more. A checkpoint is first renamed, durably, and then removed, so that no
+/// partial checkpoint is ever found. Throws ExitCode::data, and removes nothing, when `fresh` itself is not valid.
+void prune(const std::filesystem::path& checkpoints, std::optional<std::int64_t> keep,
+           const std::filesystem::path& fresh);
 
 }  // namespace trireme::checkpoint

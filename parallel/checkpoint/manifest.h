@@ -28,6 +28,7 @@ inline constexpr const char* manifest_name = "manifest.json";
 /// The largest manifest text that is read or written: enough for 2^26 chunks, that is, 64 TiB.
 inline constexpr std::uint64_t manifest_most_bytes = 1 << 30;
 
+/// A file of a checkpoint, with its checksums.
 struct StoredFile {
   std::string name;                   ///< in the checkpoint's folder
   std::uint64_t bytes = 0;            ///< of the whole file
@@ -41,6 +42,7 @@ struct Piece {
   Shape start, shape;        ///< in the whole tensor
 };
 
+/// A tensor of a checkpoint, and the pieces that it consists of.
 struct StoredTensor {
   DType dtype = DType::f32;
   Shape shape;
@@ -62,6 +64,7 @@ struct Manifest {
 /// Adds the files and pieces of `part`, which another rank wrote.
 void merge(Manifest& whole, const Manifest& part);
 
+/// As JSON, with a checksum.
 std::string to_text(const Manifest& manifest);
 /// Parses and checks the content of `path`: its checksum, plain file names, sizes, that the pieces of each tensor cover
 /// it exactly once, and that those in each file cover what follows its header exactly once. Throws ExitCode::data, with

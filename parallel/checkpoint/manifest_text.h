@@ -15,6 +15,6 @@ inline constexpr std::string_view before_checksum = "{\"checksum\":\"", after_ch
 inline constexpr std::size_t digits = 16;                                                     // of a checksum
 inline constexpr std::size_t body = before_checksum.size() + digits + after_checksum.size();  // where the rest begins
 
-inline std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }
+inline std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }  ///< 16 digits
 
 }  // namespace trireme::checkpoint::manifest_text

@@ -68,6 +68,7 @@ Manifest RankFile::write(const std::filesystem::path& folder) const {
     target.write(part);
   }
   target.commit();
+  require_not_removed(folder);
   ChunkReader(folder, file).verify_all();
   return description;
 }

@@ -12,7 +12,7 @@ namespace trireme::checkpoint {
 ResumeAttempts::ResumeAttempts(const std::filesystem::path& checkpoints) : file_(checkpoints / file_name) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(file_, unknown)) return;
-  std::istringstream lines(read_file(file_));
+  std::istringstream lines(read_file(file_, read_limits::note));
   std::string name;
   for (int count = 0; lines >> name >> count;) attempts_[name] = count;
 }

@@ -16,8 +16,8 @@ class ResumeAttempts {
   static constexpr int most = 2;
 
   explicit ResumeAttempts(const std::filesystem::path& checkpoints);
-  int of(const std::filesystem::path& checkpoint) const;
-  int begin(const std::filesystem::path& checkpoint);  ///< one more, durably; returns how many there were before
+  int of(const std::filesystem::path& checkpoint) const;  ///< how many so far
+  int begin(const std::filesystem::path& checkpoint);     ///< one more, durably; returns how many there were before
   void take_back(const std::filesystem::path& checkpoint, int before);  ///< lowers the count to `before`; repeatable
   void succeeded();                                                     ///< a step was made: clears all counts
 

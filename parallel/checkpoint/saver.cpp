@@ -4,7 +4,6 @@
 
 #include "core/io.h"
 #include "parallel/checkpoint/background.h"
-#include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/chunks.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/comm/texts.h"
@@ -46,6 +45,7 @@ std::int64_t sum_of(ProcessGroup& world, std::uint64_t mine) {
 
 void commit(const Manifest& manifest, const fs::path& temporary, const fs::path& final_path) {
   // Check that all files are here: ranks on other machines may have written to another disk under the same path.
+  require_not_removed(temporary);
   for (const StoredFile& file : manifest.files) static_cast<void>(ChunkReader(temporary, file));
   const std::string text = to_text(manifest);
   if (text.size() > manifest_most_bytes)
@@ -76,10 +76,10 @@ Saver::~Saver() {
 }
 
 void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
-                  std::optional<double> validation_loss) {
+                  std::optional<Judgement> judgement) {
   require(!busy(), "checkpoint", "a save is still under way; call finish() first");
   began_ = Clock::now();
-  validation_loss_ = validation_loss;
+  judgement_ = judgement;
   temporary_ = checkpoints_ / temporary_name(step, nonce_);
   file_.take(owned_parts(held), mesh_.rank());
   saved_ = {.step = step,
@@ -93,6 +93,7 @@ void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::m
                .run = std::move(run),
                .files = {},
                .tensors = {}};
+  if (judgement_) judgement_->describe(manifest_.run);
   refused_ = first_text(mesh_.world(), mesh_.rank() != 0 ? std::string() : problem_of([&] {
                           make_temporary_folder(checkpoints_.parent_path(), temporary_);
                           require_space(temporary_, saved_.bytes);
@@ -130,8 +131,8 @@ std::optional<Saved> Saver::after_writing() {
     require_complete(manifest_, saved_.path / manifest_name);
     commit(manifest_, temporary_, saved_.path);
     return problem_of([&] {
-      if (validation_loss_) Best::update(checkpoints_, saved_.step, *validation_loss_);
-      if (keep_) prune(checkpoints_, *keep_, saved_.path);
+      if (judgement_) Best::update(checkpoints_, saved_.step, judgement_->loss);
+      if (keep_ || judgement_) prune(checkpoints_, keep_, saved_.path);
     });
   });
   return std::nullopt;

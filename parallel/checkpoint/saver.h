@@ -21,6 +21,7 @@
 #include <future>
 #include <optional>
 
+#include "parallel/checkpoint/best.h"
 #include "parallel/checkpoint/rank_file.h"
 
 namespace trireme::checkpoint {
@@ -36,6 +37,8 @@ struct Saved {
   std::string warning;       ///< committed, but best.json could not be written, or older checkpoints not pruned
 };
 
+/// Writes checkpoints while training goes on.
+/// @snippet training_test.cpp checkpoint
 class Saver {
  public:
   /// `checkpoints` is created by the first save; the folder above it is the run's, must exist and is never created.
@@ -50,11 +53,10 @@ class Saver {
   bool committing() const { return phase_ == Phase::committing; }
   std::int64_t step() const { return saved_.step; }                  ///< of the save that is under way
   const std::filesystem::path& path() const { return saved_.path; }  ///< its final folder
-  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. `validation_loss`: of these
-  /// weights, if it is known and if the checkpoint with the lowest one is to be kept (parallel/checkpoint/best.h).
-  /// Collective.
+  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. `judgement`: of these weights,
+  /// if their validation loss is known and the best checkpoint is to be kept (parallel/checkpoint/best.h). Collective.
   void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
-             std::optional<double> validation_loss = {});
+             std::optional<Judgement> judgement = {});
   /// The result of the save, once it has ended; nothing before that, and only once. Collective.
   std::optional<Saved> poll();
   /// As poll(), but waits. Collective.
@@ -78,7 +80,7 @@ class Saver {
   std::string nonce_;
 
   Phase phase_ = Phase::idle;
-  std::optional<double> validation_loss_;
+  std::optional<Judgement> judgement_;
   RankFile file_;
   std::filesystem::path temporary_;
   std::string refused_;                  // an error found before writing began

@@ -81,6 +81,11 @@ void check(const Collective& c, const ProcessGroup& group) {
   if (c.kind == Kind::barrier) return;
   require(c.root >= 0 && c.root < group.size(), name(c.kind), "root {} is not a rank of group '{}' of size {}", c.root,
           group.name(), group.size());
+  // A broadcast is how ranks get equal weights, which require a gradient.
+  require(c.kind == Kind::broadcast || !(c.x.requires_grad() || c.y.requires_grad()), name(c.kind),
+          "{} requires a gradient, and collectives are not recorded: backward would not see this one; expected tensors "
+          "without; give it x.detach(), or move a tensor of a forward with redistribute(), which is recorded",
+          c.x.requires_grad() ? "x" : "y");
   const bool is_root = group.rank() == c.root;
   if (c.kind != Kind::scatter || is_root) check_dense(c.x, "x", c);
   switch (c.kind) {
@@ -147,31 +152,41 @@ Work dispatch(ProcessGroup& group, const Collective& c, Launch launch) {
   return {};
 }
 
+// A result counts as written when the operation is launched: Tensor::version().
+//
 // Where all sums are in rank order, the caller's permission is dropped here. A maximum is the same in any order.
 Work CollectiveGroup::all_reduce(Tensor x, ReduceOp op, Launch launch, SumOrder order) {
+  x.mark_written();
   const bool fast = op == ReduceOp::sum && order == SumOrder::any;
   return submit({Kind::all_reduce, op, 0, std::move(x), {}, {}, fast ? fastest_order() : SumOrder::ranks}, launch);
 }
 Work CollectiveGroup::all_gather(Tensor x, Tensor y, Launch launch) {
+  y.mark_written();
   return submit({Kind::all_gather, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
 }
 Work CollectiveGroup::reduce_scatter(Tensor x, Tensor y, Launch launch, SumOrder order) {
+  y.mark_written();
   const SumOrder made = order == SumOrder::any ? fastest_order() : SumOrder::ranks;
   return submit({Kind::reduce_scatter, ReduceOp::sum, 0, std::move(x), std::move(y), {}, made}, launch);
 }
 Work CollectiveGroup::all_to_all(Tensor x, Tensor y, Launch launch) {
+  y.mark_written();
   return submit({Kind::all_to_all, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
 }
 Work CollectiveGroup::broadcast(Tensor x, int root, Launch launch) {
+  if (rank() != root) x.mark_written();
   return submit({Kind::broadcast, ReduceOp::sum, root, std::move(x), {}}, launch);
 }
 Work CollectiveGroup::reduce(Tensor x, int root, Launch launch) {
+  if (rank() == root) x.mark_written();
   return submit({Kind::reduce, ReduceOp::sum, root, std::move(x), {}}, launch);
 }
 Work CollectiveGroup::gather(Tensor x, Tensor y, int root, Launch launch) {
+  y.mark_written();
   return submit({Kind::gather, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
 }
 Work CollectiveGroup::scatter(Tensor x, Tensor y, int root, Launch launch) {
+  y.mark_written();
   return submit({Kind::scatter, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
 }
 void CollectiveGroup::barrier() { submit({}, Launch::lazy).wait(); }

@@ -20,9 +20,8 @@ std::optional<int> number_in(const Environment& environment, std::initializer_li
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size() || number < least || number > most)
       fail(ExitCode::usage, "launcher",
-           "the environment variable {} is '{}'; expected a whole number from {} to {}, as a launcher sets it; unset "
-           "it, "
-           "or start the ranks with mpirun or srun",
+           "the environment variable {} is '{}'; expected a whole number from {} to {}, as a launcher sets it; "
+           "unset it, or start the ranks with mpirun or srun",
            variable, text.substr(0, 80), least, most);
     return number;
   }

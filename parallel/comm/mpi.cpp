@@ -1,50 +1,58 @@
-// mpi_world(), mpi_abort() and mpi_leave().
+// Registers MPI as the transport between a launcher's processes: parallel/comm/mpi_transport.h.
 // Read next: parallel/comm/mpi_group.cpp.
-#include <cstdio>
-#include <cstdlib>
+#include <fmt/core.h>
+
 #include <numeric>
 
 #include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi_progress.h"
+#include "parallel/comm/mpi_transport.h"
 
-namespace trireme {
+namespace trireme::comm::mpi {
+namespace {
 
-std::shared_ptr<ProcessGroup> mpi_world(ProcessGroup::Deadline deadline, SumOrder fastest) {
-  return mpi_world(WatchOptions{.timeout = deadline}, fastest);
+class Transport final : public MpiTransport {
+ public:
+  std::string version() const override { return fmt::format("{}.{}", MPI_VERSION, MPI_SUBVERSION); }
+
+  std::shared_ptr<ProcessGroup> world(const WatchOptions& options, SumOrder fastest,
+                                      std::int64_t most_per_call) const override {
+    // Never destroyed, like MPI's Runtime: the rank's communication thread may outlive every static object.
+    static const auto* const world = [&] {
+      Runtime& runtime = Runtime::get();
+      runtime.watch(options);
+      std::vector<int> members(static_cast<std::size_t>(runtime.size()));
+      std::iota(members.begin(), members.end(), 0);
+      return new std::shared_ptr<ProcessGroup>(std::make_shared<MpiGroup>(
+          runtime.world(), "world", runtime.rank(), members, 1, HowToCall{.fastest = fastest, .most = most_per_call}));
+    }();
+    return *world;
+  }
+
+  std::shared_ptr<const watch::Board> board() const override {
+    return Runtime::up() ? Runtime::get().pages() : nullptr;
+  }
+
+  std::unique_ptr<ProgressBoard> progress_board(std::uint64_t instance) const override {
+    return make_progress_board(instance);
+  }
+
+  void abort(int exit_code) const override {
+    if (Runtime::up()) Runtime::get().abort(exit_code);
+  }
+
+  void leave(int exit_code) const override {
+    if (Runtime::up()) Runtime::get().leave(exit_code);
+  }
+};
+
+}  // namespace
+}  // namespace trireme::comm::mpi
+
+// A linker takes this object from its archive for the name of this variable, which the library asks for in the link
+// options of its users (parallel/comm/CMakeLists.txt).
+extern "C" {
+extern const bool trireme_mpi_linked;
+const bool trireme_mpi_linked =
+    trireme::comm::set_mpi_transport(new trireme::comm::mpi::Transport);  // never destroyed, as above
 }
-
-std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options, SumOrder fastest) {
-  return mpi_world_in_pieces(options, fastest, comm::mpi::most_per_call);
-}
-
-std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, SumOrder fastest,
-                                                  std::int64_t most_per_call) {
-  // Never destroyed, like MPI's Runtime: the rank's communication thread may outlive every static object.
-  static const auto* const world = [&] {
-    comm::mpi::Runtime& runtime = comm::mpi::Runtime::get();
-    runtime.watch(options);
-    std::vector<int> members(static_cast<std::size_t>(runtime.size()));
-    std::iota(members.begin(), members.end(), 0);
-    return new std::shared_ptr<ProcessGroup>(
-        std::make_shared<comm::mpi::MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1,
-                                              comm::mpi::HowToCall{.fastest = fastest, .most = most_per_call}));
-  }();
-  return *world;
-}
-
-std::shared_ptr<const watch::Board> watch::mpi_board() {
-  return comm::mpi::Runtime::up() ? comm::mpi::Runtime::get().pages() : nullptr;
-}
-
-void mpi_abort(int exit_code) {
-  std::fflush(nullptr);
-  if (comm::mpi::Runtime::up()) comm::mpi::Runtime::get().abort(exit_code);
-  std::_Exit(exit_code);
-}
-
-void mpi_leave(int exit_code) {
-  std::fflush(nullptr);
-  if (comm::mpi::Runtime::up()) comm::mpi::Runtime::get().leave(exit_code);
-  std::_Exit(exit_code);
-}
-
-}  // namespace trireme

@@ -1,16 +1,17 @@
 // Implements progress_board.h with the board that MPI groups use.
+#include "parallel/comm/mpi_progress.h"
+
 #include <map>
 
 #include "parallel/comm/mpi_runtime.h"
-#include "parallel/comm/progress_board.h"
 
-namespace trireme::comm {
+namespace trireme::comm::mpi {
 namespace {
 
 class MpiProgress final : public ProgressBoard {
  public:
   explicit MpiProgress(std::uint64_t instance)
-      : board_(mpi::Runtime::get().board()), instance_(instance), line_(board_.open(instance)) {}
+      : board_(Runtime::get().board()), instance_(instance), line_(board_.open(instance)) {}
   ~MpiProgress() override { board_.close(line_); }
   MpiProgress(const MpiProgress&) = delete;
   MpiProgress& operator=(const MpiProgress&) = delete;
@@ -24,7 +25,7 @@ class MpiProgress final : public ProgressBoard {
   bool visible(int world_rank) const override { return board_.visible(world_rank); }
 
  private:
-  mpi::Board& board_;
+  Board& board_;
   std::uint64_t instance_;
   int line_;
   std::map<int, int> lines_;  // by world rank: where to look first
@@ -32,8 +33,8 @@ class MpiProgress final : public ProgressBoard {
 
 }  // namespace
 
-std::unique_ptr<ProgressBoard> mpi_progress_board(std::uint64_t instance) {
+std::unique_ptr<ProgressBoard> make_progress_board(std::uint64_t instance) {
   return std::make_unique<MpiProgress>(instance);
 }
 
-}  // namespace trireme::comm
+}  // namespace trireme::comm::mpi

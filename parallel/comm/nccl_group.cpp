@@ -213,8 +213,8 @@ void NcclGroup::poll(const std::string& operation, const Test& over) {
   while (!over()) {
     world_->throw_failure();
     if (const NcclApi::State state = api_.state(comm_); state.health == NcclApi::Health::broken)
-      fail(ExitCode::retryable, "nccl", "{}: {}; see what other ranks say, or NCCL_DEBUG=INFO", operation,
-           state.problem);
+      fail(ExitCode::retryable, "nccl", "{}: {}; look at the messages of other ranks, or set NCCL_DEBUG=INFO",
+           operation, state.problem);
     if (Clock::now() - start > deadline)
       fail(ExitCode::retryable, "nccl", "{}",
            too_late(operation, *this, deadline, "NCCL has no connection with all ranks of it"));
@@ -290,7 +290,8 @@ void NcclGroup::look() {
   const std::string operation = operations_.empty()
                                     ? fmt::format("group '{}'", name())
                                     : numbered(operations_.front()->signature, operations_.front()->sequence, *this);
-  fail(ExitCode::retryable, "nccl", "{}: {}; see what other ranks say, or NCCL_DEBUG=INFO", operation, state.problem);
+  fail(ExitCode::retryable, "nccl", "{}: {}; look at the messages of other ranks, or set NCCL_DEBUG=INFO", operation,
+       state.problem);
 }
 
 void NcclGroup::abort() noexcept {

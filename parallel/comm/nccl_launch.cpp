@@ -10,6 +10,7 @@
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/nccl_launch.h"
 #include "parallel/comm/progress_board.h"
+#include "parallel/comm/values.h"
 
 namespace trireme {
 
@@ -18,11 +19,8 @@ bool has_gpu_world(ProcessGroup& host) {
   Hasher hasher;
   const std::string device = comm::nccl_library()->device();
   hasher.add(std::as_bytes(std::span(device)));
-  const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({host.size(), 1}, DType::i64);
-  *own.data<std::int64_t>() = static_cast<std::int64_t>(hasher.value());
-  host.all_gather(own, all).wait();
-  const auto hashes = all.span<std::int64_t>();
-  return std::set<std::int64_t>(hashes.begin(), hashes.end()).size() == hashes.size();
+  const std::vector<std::uint64_t> hashes = all_gather_values(host, hasher.value());
+  return std::set<std::uint64_t>(hashes.begin(), hashes.end()).size() == hashes.size();
 }
 
 std::shared_ptr<ProcessGroup> gpu_world(const std::shared_ptr<ProcessGroup>& host, ProcessGroup::Deadline deadline,

@@ -33,7 +33,8 @@ class NcclWire {
     if (comm_ == nullptr) return false;
     const NcclApi::State state = api_.state(comm_);
     if (state.health == NcclApi::Health::broken)
-      fail(ExitCode::retryable, "nccl", "{}: {}; see what other ranks say, or NCCL_DEBUG=INFO", name_, state.problem);
+      fail(ExitCode::retryable, "nccl", "{}: {}; look at the messages of other ranks, or set NCCL_DEBUG=INFO", name_,
+           state.problem);
     return state.health == NcclApi::Health::ready;
   }
   void abort() noexcept {

@@ -25,6 +25,7 @@
 
 namespace trireme {
 
+/// What all_reduce() makes of the ranks' elements.
 enum class ReduceOp : std::uint8_t { sum, max };
 
 /// How a sum over ranks is made.
@@ -46,6 +47,7 @@ enum class Launch : std::uint8_t { lazy, background };
 /// One operation under way. Dropping a Work waits for it. Copies share the operation.
 class Work {
  public:
+  /// The operation itself; one class for each transport.
   class State {
    public:
     virtual ~State() = default;
@@ -55,15 +57,17 @@ class Work {
 
   Work() = default;  ///< already complete
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// Returns when the operation is complete; throws what it threw.
   void wait() {
     if (state_) state_->wait();
   }
-  bool done() { return !state_ || state_->done(); }
+  bool done() { return !state_ || state_->done(); }  ///< whether it is complete; does not block
 
  private:
   std::shared_ptr<State> state_;
 };
 
+/// Some ranks, and the collectives between them.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -71,7 +75,12 @@ class ProcessGroup {
   int rank() const { return rank_; }  ///< in this group
   int size() const { return size_; }
   const std::string& name() const { return name_; }  ///< for messages: "world", "tp[dp=0,pp=1]", ...
-  int world_rank(int group_rank) const { return members_[static_cast<std::size_t>(group_rank)]; }
+  /// Of a rank of this group. Throws ExitCode::internal for one that it does not have.
+  int world_rank(int group_rank) const {
+    require(group_rank >= 0 && group_rank < size_, "comm", "'{}' has no rank {}; expected 0 to {}", name_, group_rank,
+            size_ - 1);
+    return members_[static_cast<std::size_t>(group_rank)];
+  }
   const std::vector<int>& members() const { return members_; }  ///< world ranks, in group order
 
   // All tensors are dense. n = size(). "in place" means the tensor is both input and output.
@@ -103,8 +112,9 @@ class ProcessGroup {
   /// As send, for a tensor that nobody will write to any more, so that no copy is needed: rank threads hand over the
   /// memory itself. The receiver sees no difference.
   virtual Work send_final(Tensor x, int to, int tag) { return send(std::move(x), to, tag); }
+  /// A message of rank `from`, into y; see send().
   virtual Work recv(Tensor y, int from, int tag) = 0;
-  virtual void barrier() = 0;
+  virtual void barrier() = 0;  ///< returns when all ranks of the group have called it
   /// True in a --verify run: see parallel/comm/verifying_group.h.
   virtual bool verifies() const { return false; }
 
@@ -133,6 +143,7 @@ std::shared_ptr<ProcessGroup> self_group();
 /// Runs `body` once per rank, each on its own thread, with a world group over shared memory, a MemoryPool and a team of
 /// `threads_per_rank`. Returns when all have ended. When a rank throws, the waits of the others end, and the first
 /// error is rethrown here, once.
+/// @snippet training_test.cpp ranks
 void run_thread_ranks(int ranks, int threads_per_rank, ProcessGroup::Deadline deadline,
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body);
 

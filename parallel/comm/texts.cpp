@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "parallel/comm/values.h"
+
 namespace trireme {
 namespace {
 
 /// Every rank's text, padded to the longest, and their lengths; on rank 0 or on all ranks.
 std::vector<std::string> gathered(ProcessGroup& group, const std::string& text, bool on_all) {
-  const Tensor size = Tensor::full({1}, 0, DType::i64), sizes = Tensor::empty({group.size(), 1}, DType::i64);
-  *size.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
-  group.all_gather(size, sizes).wait();
-  const auto all = sizes.span<std::int64_t>();
-  const std::int64_t longest = std::max<std::int64_t>(*std::max_element(all.begin(), all.end()), 1);
+  const auto sizes = all_gather_values(group, static_cast<std::int64_t>(text.size()));
+  const std::int64_t longest = std::max<std::int64_t>(*std::max_element(sizes.begin(), sizes.end()), 1);
   const Tensor mine = Tensor::zeros({longest}, DType::u8);
   std::memcpy(mine.raw(), text.data(), text.size());
   const bool here = on_all || group.rank() == 0;
@@ -21,7 +20,7 @@ std::vector<std::string> gathered(ProcessGroup& group, const std::string& text, 
   std::vector<std::string> result;
   for (std::int64_t rank = 0; here && rank < group.size(); ++rank)
     result.emplace_back(static_cast<const char*>(texts.raw()) + rank * longest,
-                        static_cast<std::size_t>(all[static_cast<std::size_t>(rank)]));
+                        static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));
   return result;
 }
 
@@ -49,6 +48,14 @@ std::string first_text(ProcessGroup& group, const std::string& text) {
   const std::vector<std::string> all = gather_texts(group, text);
   const auto found = std::find_if(all.begin(), all.end(), [](const std::string& t) { return !t.empty(); });
   return broadcast_text(group, found == all.end() ? std::string() : *found);
+}
+
+bool any_rank(ProcessGroup& group, bool mine) {
+  if (group.size() == 1) return mine;
+  const std::int64_t one = mine ? 1 : 0;
+  const Tensor sum = Tensor::from(std::span(&one, 1), {1});
+  group.all_reduce(sum).wait();
+  return *sum.data<std::int64_t>() > 0;
 }
 
 void fail_together(ProcessGroup& group, const std::function<void()>& f) {

@@ -1,4 +1,5 @@
-// Short texts between ranks: descriptions, names, one rank's error told to all. Read next: parallel/comm/texts.cpp.
+// Short texts between ranks: descriptions, names, one rank's error told to all; and a yes of any rank.
+// Read next: parallel/comm/texts.cpp, parallel/comm/values.h.
 #pragma once
 
 #include <functional>
@@ -18,6 +19,9 @@ std::string broadcast_text(ProcessGroup& group, const std::string& text, int roo
 
 /// The first text that is not empty, on every rank: tells all ranks why one failed. Collective.
 std::string first_text(ProcessGroup& group, const std::string& text);
+
+/// On every rank: whether `mine` is true on any of them. Collective.
+bool any_rank(ProcessGroup& group, bool mine);
 
 /// Runs `f` on every rank; it must not make collective calls. If it throws an Error on any rank, all ranks throw the
 /// first one. Collective.

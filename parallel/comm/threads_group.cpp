@@ -52,7 +52,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     const auto explain = [this, from, tag,
                           text = fmt::format("{} {}", y.count(), trireme::name(y.dtype()))](WaitResult result) {
       if (result == WaitResult::failed) throw PeerFailed();
-      left("recv", fmt::format("{} with tag {} on group '{}'", text, tag, name()), "sent by", {from});
+      fail_wait("recv", fmt::format("{} with tag {} on group '{}'", text, tag, name()), "sent by", {from});
     };
     return receive(shared_from_this(), *state_->mailboxes[static_cast<std::size_t>(rank())], std::move(y), from, tag,
                    explain);
@@ -112,7 +112,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
       case Kind::all_gather:
       case Kind::all_to_all: {
         const std::size_t offset = c.kind == Kind::all_to_all ? mine : 0;
-        for (std::size_t i = 0; i < ranks; ++i) {  // from its own on: ranks do not all read one tensor at once
+        for (std::size_t i = 0; i < ranks; ++i) {  // its own first: ranks do not all read one tensor at once
           const std::size_t r = (static_cast<std::size_t>(rank()) + i) % ranks;
           copy_large(y + r * share, xs[r] + offset, share);
         }
@@ -160,16 +160,17 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     const WaitResult result = state_->barrier.wait(rank(), wait);
     if (result == WaitResult::done) return;
     if (result == WaitResult::failed) throw PeerFailed();
-    left(comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->barrier.missing(rank()));
+    fail_wait(comm::name(mine.kind), numbered(mine, sequence, *this), what, state_->barrier.missing(rank()));
   }
 
-  // Throws for a wait for ranks that will not come.
-  [[noreturn]] void left(const char* where, const std::string& operation, const char* what,
-                         const std::vector<int>& missing) {
-    lose(ExitCode::desync, where,
-         fmt::format("{}: {} waits in vain; not {}: {}, of which one has already ended; every rank must call the same "
-                     "operations",
-                     operation, list_ranks(*this, {rank()}), what, list_ranks(*this, missing)));
+  // Fails the world because of a wait for ranks that have ended.
+  [[noreturn]] void fail_wait(const char* where, const std::string& operation, const char* what,
+                              const std::vector<int>& missing) {
+    fail_world(
+        ExitCode::desync, where,
+        fmt::format("{}: {} waits in vain; not {}: {}, of which one has already ended; every rank must call the same "
+                    "operations",
+                    operation, list_ranks(*this, {rank()}), what, list_ranks(*this, missing)));
   }
 
   // Every rank compares all signatures with rank 0's, so that all find the same difference.
@@ -178,12 +179,12 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     for (int r = 1; r < size(); ++r) {
       const Signature& other = state_->slots[static_cast<std::size_t>(r)].shown[parity].signature;
       if (first == other) continue;
-      lose(ExitCode::desync, comm::name(mine.kind), out_of_step(*this, sequence, 0, first, r, other));
+      fail_world(ExitCode::desync, comm::name(mine.kind), out_of_step(*this, sequence, 0, first, r, other));
     }
   }
 
-  // Fails the world: no rank can go on, all waits end, and run_thread_ranks rethrows the error.
-  [[noreturn]] void lose(ExitCode code, const char* where, const std::string& what) {
+  // Throws, and ends the waits of all ranks; run_thread_ranks() then rethrows the error.
+  [[noreturn]] void fail_world(ExitCode code, const char* where, const std::string& what) {
     try {
       throw Error(code, where, what);
     } catch (...) {  // every rank gets the same exception object

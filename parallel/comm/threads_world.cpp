@@ -127,6 +127,9 @@ void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& optio
                       const std::function<void(std::shared_ptr<ProcessGroup>)>& body) {
   require(ranks >= 1 && threads_per_rank >= 1, "run_thread_ranks",
           "{} ranks of {} threads; expected at least one of each", ranks, threads_per_rank);
+  require(body != nullptr, "run_thread_ranks", "the function is empty; expected what each rank does");
+  require(options.timeout.count() > 0, "run_thread_ranks", "a deadline of {} s; expected more than 0",
+          options.timeout.count());
   const auto world = std::make_shared<comm::ThreadWorld>(ranks);
   const auto board = std::make_shared<watch::Board>(ranks);
   Returns returns(ranks);

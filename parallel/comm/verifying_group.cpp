@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/collective.h"
+#include "parallel/comm/values.h"
 
 namespace trireme {
 namespace {
@@ -53,12 +54,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
     Fingerprint mine;
     std::copy_n(operation.data(), std::min(operation.size(), mine.text.size()), mine.text.data());
     mine.sequence = ++sequence_;
-    constexpr auto bytes = static_cast<std::int64_t>(sizeof(Fingerprint));
-    const Tensor own = Tensor::empty({bytes}, DType::u8), all = Tensor::empty({size(), bytes}, DType::u8);
-    std::memcpy(own.raw(), &mine, sizeof mine);
-    channel_->all_gather(own, all).wait();
-    std::vector<Fingerprint> ranks(static_cast<std::size_t>(size()));
-    std::memcpy(ranks.data(), all.raw(), ranks.size() * sizeof(Fingerprint));
+    const std::vector<Fingerprint> ranks = all_gather_values(*channel_, mine);
     const auto odd = std::find_if(ranks.begin(), ranks.end(), [&](const Fingerprint& f) { return f != ranks[0]; });
     if (odd == ranks.end()) return;
     fail(ExitCode::desync, "verify",

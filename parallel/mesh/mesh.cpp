@@ -4,6 +4,17 @@ namespace trireme {
 
 DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& shape)
     : world_(std::move(world)), shape_(shape) {
+  require(world_ != nullptr, "DeviceMesh",
+          "the world is null; expected a group of all ranks, as run_thread_ranks gives it, "
+          "or self_group() for one rank");
+  for (std::size_t i = 0; i < shape.sizes.size(); ++i)
+    if (shape.sizes.at(i) < 1)
+      fail(ExitCode::usage, "DeviceMesh", "the axis {} has {} ranks; expected at least 1", name(all_axes.at(i)),
+           shape.sizes.at(i));
+  if (shape.size(Axis::data) % shape.size(Axis::ep) != 0)
+    fail(ExitCode::usage, "DeviceMesh",
+         "ep={} does not divide dp x cp = {} x {}: experts are spread over those ranks; change ep, dp or cp",
+         shape.size(Axis::ep), shape.size(Axis::dp), shape.size(Axis::cp));
   require(world_->size() == shape.ranks(), "DeviceMesh", "the mesh {} needs {} ranks, the world has {}",
           to_string(shape), shape.ranks(), world_->size());
   const int tp = rank() % size(Axis::tp), data = rank() / size(Axis::tp) % size(Axis::data);
@@ -24,6 +35,18 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& sha
     pipeline_ends_ =
         world_->subgroup({neighbour(Axis::pp, 0), neighbour(Axis::pp, size(Axis::pp) - 1)}, "first and last stage");
   }
+}
+
+int DeviceMesh::world_rank(int pp, int data, int tp) const {
+  const auto check = [&](Axis axis, int coordinate) {
+    require(coordinate >= 0 && coordinate < size(axis), "DeviceMesh",
+            "no rank has the coordinate {} on {} of the mesh {}; expected 0 to {}", coordinate, name(axis),
+            to_string(shape_), size(axis) - 1);
+  };
+  check(Axis::pp, pp);
+  check(Axis::data, data);
+  check(Axis::tp, tp);
+  return world_->world_rank((pp * size(Axis::data) + data) * size(Axis::tp) + tp);
 }
 
 int DeviceMesh::neighbour(Axis axis, int coordinate) const {

@@ -15,7 +15,9 @@ Axis axis_named(std::string_view text) {
   for (const Axis axis : given_axes) {
     if (name(axis) == text) return axis;
   }
-  fail(ExitCode::usage, where, "unknown axis '{}'; the axes are dp, tp, pp, cp and ep, as in --mesh dp=2,tp=2,pp=2",
+  fail(ExitCode::usage, where,
+       "unknown axis '{}'; the axes are dp, tp, pp, cp and ep, as in parse_mesh(\"dp=2,tp=2,pp=2\") or --mesh "
+       "dp=2,tp=2,pp=2",
        text);
 }
 
@@ -24,7 +26,7 @@ int parse_size(std::string_view axis, std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (text == "auto") fail(ExitCode::usage, where, "{}=auto: only dp can be auto; give {} a size", axis, axis);
   if (error == std::errc::result_out_of_range || size > most_ranks) {
-    fail(ExitCode::usage, where, "{}={} is more than {} ranks; expected a smaller size; change --mesh", axis, text,
+    fail(ExitCode::usage, where, "{}={} is more than {} ranks; expected a smaller size; change the mesh", axis, text,
          most_ranks);
   }
   if (error != std::errc() || end != text.data() + text.size() || size < 1) {
@@ -41,7 +43,7 @@ void check_product(const MeshShape& shape) {
     ranks *= shape.size(axis);
     if (ranks > most_ranks)
       fail(ExitCode::usage, where,
-           "dp x tp x pp x cp = {} x {} x {} x {} are more than {} ranks; expected fewer; change --mesh",
+           "dp x tp x pp x cp = {} x {} x {} x {} are more than {} ranks; expected fewer; change the mesh",
            shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.size(Axis::cp), most_ranks);
   }
 }
@@ -58,18 +60,17 @@ std::string_view next_part(std::string_view& rest, char separator) {
 
 std::string_view name(Axis axis) {
   constexpr std::array<std::string_view, all_axes.size()> names = {"pp", "dp", "cp", "tp", "ep", "edp", "data"};
-  return names[static_cast<std::size_t>(axis)];
+  return names[index(axis)];
 }
 
 int MeshShape::size(Axis axis) const {
   if (axis == Axis::data) return size(Axis::dp) * size(Axis::cp);
   if (axis == Axis::edp) return size(Axis::data) / size(Axis::ep);
-  return sizes[static_cast<std::size_t>(axis)];
+  return sizes[index(axis)];
 }
 
 int& MeshShape::at(Axis axis) {
-  require(static_cast<std::size_t>(axis) < sizes.size(), "MeshShape", "the size of {} follows from the others",
-          name(axis));
+  require(index(axis) < sizes.size(), "MeshShape", "the size of {} follows from the others", name(axis));
   return sizes[static_cast<std::size_t>(axis)];
 }
 
@@ -102,8 +103,8 @@ MeshShape parse_mesh(std::string_view text, int world) {
   }
   if (world > 0 && shape.ranks() != world) {
     fail(ExitCode::usage, where,
-         "dp x tp x pp x cp = {} x {} x {} x {} = {} ranks, but the launcher started {}; change --mesh or the number "
-         "of ranks",
+         "dp x tp x pp x cp = {} x {} x {} x {} = {} ranks, but the launcher started {}; change the mesh or the "
+         "number of ranks",
          shape.size(Axis::dp), shape.size(Axis::tp), shape.size(Axis::pp), shape.size(Axis::cp), shape.ranks(), world);
   }
   if (shape.size(Axis::data) % shape.size(Axis::ep) != 0) {

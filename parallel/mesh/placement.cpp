@@ -75,10 +75,16 @@ Shape local_shape(const Shape& global, const Placements& placements, const Devic
   for (const Axis axis : parameter_axes) {
     const Placement& placement = placements.on(axis);
     if (!placement.sharded()) continue;
+    if (placement.dim < 0 || placement.dim >= global.dims())
+      fail(ExitCode::usage, what,
+           "the placement S({}) on {} of a parameter {}; expected a dim from 0 to {}; change the "
+           "placement",
+           placement.dim, name(axis), global, global.dims() - 1);
     std::int64_t& extent = local[placement.dim];
     if (extent % mesh.size(axis) != 0) {
-      fail(ExitCode::usage, what, "dim {} of {} does not divide over {}={}; change the model's sizes or --mesh",
-           placement.dim, global, name(axis), mesh.size(axis));
+      fail(ExitCode::usage, what,
+           "dim {} of {} does not divide over {}={}; change the model's sizes or the mesh (--mesh)", placement.dim,
+           global, name(axis), mesh.size(axis));
     }
     extent /= mesh.size(axis);
   }

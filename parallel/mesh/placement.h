@@ -20,6 +20,7 @@
 namespace trireme {
 
 struct Placement {
+  /// See the top of this file.
   enum class Kind : std::uint8_t { replicated, invariant, partial, sharded };
   Kind kind = Kind::invariant;
   int dim = 0;  ///< only for sharded
@@ -34,7 +35,7 @@ namespace placement {
 inline constexpr Placement R{Placement::Kind::replicated, 0};
 inline constexpr Placement I{Placement::Kind::invariant, 0};
 inline constexpr Placement P{Placement::Kind::partial, 0};
-constexpr Placement S(int dim) { return {Placement::Kind::sharded, dim}; }
+constexpr Placement S(int dim) { return {Placement::Kind::sharded, dim}; }  ///< sharded on `dim`
 }  // namespace placement
 
 std::string to_string(const Placement& placement);  ///< "R", "I", "P", "S(1)"
@@ -52,8 +53,9 @@ struct Placements {
 /// Leaves out axes of size 1.
 std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh);
 /// In which order the gradient of a parameter with these placements may be summed over `axis`, one of its
-/// gradient_axes(). SumOrder::ranks if two groups sum the same terms, because their sums must be equal bit for bit: over
-/// data, edp and ep if the parameter is I on tp, and over tp if data has more than one rank. Otherwise SumOrder::any.
+/// gradient_axes(). SumOrder::ranks if two groups sum the same terms, because their sums must be equal bit for bit:
+/// over data, edp and ep if the parameter is I on tp, and over tp if data has more than one rank. Otherwise
+/// SumOrder::any.
 SumOrder order_of_gradients(const Placements& placements, Axis axis, const DeviceMesh& mesh);
 /// The axes of more than one rank over which a parameter is cut: a norm sums squares over them.
 std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh);
@@ -62,6 +64,7 @@ std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mes
 /// divide evenly.
 Rectangle local_rectangle(const Shape& global, const Placements& placements, const DeviceMesh& mesh,
                           std::string_view what);
+/// The shape of that part.
 Shape local_shape(const Shape& global, const Placements& placements, const DeviceMesh& mesh, std::string_view what);
 
 }  // namespace trireme

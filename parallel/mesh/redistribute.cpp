@@ -2,6 +2,7 @@
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
+#include "core/columns.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/mesh/verify.h"
 
@@ -144,6 +145,17 @@ struct Redistribute : Op {
   }
 };
 
+/// Says of y, which is x moved, what is known of x's columns (Tensor::set_columns).
+void move_columns(const Tensor& x, const Tensor& y, Placement from, Placement to, int ranks) {
+  const int last = x.dims() - 1;
+  if (last < 0 || columns_dim(x) != last) return;
+  MemoryPool::Columns columns = x.columns();
+  if (from.sharded() && from.dim == last && columns.parts == ranks) columns.parts = 1;
+  if (to.sharded() && to.dim == last && columns.parts == 1) columns.parts = ranks;
+  columns.width = y.size(last);
+  if (columns.padded() || columns.split()) y.set_columns(columns);
+}
+
 /// The table in redistribute.h.
 bool allowed(Placement from, Placement to) {
   const Kind f = from.kind, t = to.kind;
@@ -164,7 +176,9 @@ Tensor redistribute(const Tensor& x, const DeviceMesh& mesh, Axis axis, Placemen
   // On tp, x is an activation: other tp groups have other samples, positions or layers. On another axis, tp ranks may
   // hold copies of x, which must stay equal.
   op.order = axis == Axis::tp ? SumOrder::any : SumOrder::ranks;
-  return apply(op, x);
+  Tensor y = apply(op, x);
+  move_columns(x, y, from, to, mesh.size(axis));
+  return y;
 }
 
 }  // namespace trireme

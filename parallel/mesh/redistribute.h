@@ -1,4 +1,4 @@
-// redistribute: the differentiable collectives between placements. (nn/ring_attention.h and nn/cross_entropy.h
+// redistribute: the differentiable collectives between placements. (Ring attention, cross-entropy and BatchNorm
 // communicate inside operations of their own.) It moves a tensor from one placement to another along one mesh axis; the
 // backward of each move follows from the gradient's placements:
 //
@@ -22,6 +22,7 @@
 namespace trireme {
 
 /// Collective over mesh.group(axis). Throws ExitCode::internal for a pair that is not in the table.
+/// @snippet training_test.cpp redistribute
 Tensor redistribute(const Tensor& x, const DeviceMesh& mesh, Axis axis, Placement from, Placement to);
 
 }  // namespace trireme

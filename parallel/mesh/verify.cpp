@@ -7,6 +7,7 @@
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/call_site.h"
+#include "parallel/comm/values.h"
 
 namespace trireme {
 namespace {
@@ -46,13 +47,10 @@ std::uint64_t hash_of(const Tensor& x) {
 void require_same(const Tensor& x, ProcessGroup& group, std::string_view what) {
   if (group.size() == 1) return;
   const Tensor dense = contiguous(x.to(Device::cpu));
-  const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({group.size(), 1}, DType::i64);
-  *own.data<std::int64_t>() = static_cast<std::int64_t>(hash_of(dense));
-  group.all_gather(own, all).wait();
-  const std::int64_t* hashes = all.data<std::int64_t>();
-  const std::int64_t* odd = std::find_if(hashes, hashes + group.size(), [&](std::int64_t h) { return h != hashes[0]; });
-  if (odd == hashes + group.size()) return;
-  const int rank = static_cast<int>(odd - hashes);
+  const std::vector<std::uint64_t> hashes = all_gather_values(group, hash_of(dense));
+  const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](std::uint64_t h) { return h != hashes[0]; });
+  if (odd == hashes.end()) return;
+  const int rank = static_cast<int>(odd - hashes.begin());
   fail(
       ExitCode::desync, "verify",
       "{} in {} should be the same on all ranks of '{}', but differs between rank 0 (world rank {}) and rank {} (world "

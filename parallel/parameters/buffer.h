@@ -22,7 +22,7 @@ struct Buffer {
   Rectangle rectangle;  ///< where `value` lies in the global tensor
 };
 
-using BufferPtr = std::shared_ptr<Buffer>;
+using BufferPtr = std::shared_ptr<Buffer>;  ///< shared by the model and what saves it
 using BufferList = std::vector<BufferPtr>;  ///< in the order the model made them
 
 }  // namespace trireme

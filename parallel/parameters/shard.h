@@ -12,6 +12,7 @@
 
 namespace trireme {
 
+/// Indices start .. start + length - 1 of a dim.
 struct Span {
   std::int64_t start = 0, length = 0;
 };
@@ -35,18 +36,21 @@ struct Shard {
   Tensor weights, gradient;
 
   int ranks() const { return group == nullptr ? 1 : group->size(); }
-  Span span(int rank) const { return even_share(parameter->local.size(dim), ranks(), rank); }
+  Span span(int rank) const {
+    return even_share(parameter->local.size(dim), ranks(), rank);
+  }  ///< the rows of that rank
   Span span() const { return span(group == nullptr ? 0 : group->rank()); }
   /// A rank's part of a tensor of the parameter's local shape.
   Tensor part(const Tensor& local, int rank) const;
   Tensor part(const Tensor& local) const { return part(local, group == nullptr ? 0 : group->rank()); }
+  /// Of that rank's piece.
   Shape shape(int rank) const { return parameter->local.shape().with(dim, span(rank).length); }
   Shape shape() const { return parameter->local.shape().with(dim, span().length); }
   Rectangle rectangle() const;  ///< where the piece lies in the whole parameter
 };
 
-using ShardPtr = std::shared_ptr<Shard>;
-using ShardList = std::vector<ShardPtr>;
+using ShardPtr = std::shared_ptr<Shard>;  ///< shared by optimizers and ZeRO
+using ShardList = std::vector<ShardPtr>;  ///< in the order of the parameters
 
 /// Each parameter as one shard.
 ShardList whole_shards(const ParameterList& parameters);

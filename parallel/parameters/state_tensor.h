@@ -12,9 +12,9 @@
 namespace trireme {
 
 struct StateTensor {
-  std::string name;                    ///< "m", "v", "momentum", "master" or "gradient"; "" for a weight
+  std::string name;                    ///< "m", "v", "momentum", "master", "ema" or "gradient"; "" for a weight
   const Parameter* parameter;          ///< gives the global name and shape
-  Tensor value;                        ///< f32, of the shard's shape; a weight: the parameter's dtype
+  Tensor value;                        ///< of the shard's shape; f32, or a moment in bf16; a weight: its own dtype
   std::shared_ptr<const Shard> shard;  ///< which piece this is; null: the whole of the parameter's local tensor
 
   Rectangle rectangle() const { return shard ? shard->rectangle() : parameter->rectangle; }

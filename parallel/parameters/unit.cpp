@@ -12,6 +12,7 @@ namespace {
 /// recorded, so it runs before them.
 struct BeforeBackward : Op {
   static constexpr const char* name = "unit";
+  static constexpr bool keeps_wide = true;  // ZeRO rounds nothing that would not be rounded without it
   std::shared_ptr<Units> units;
   std::size_t use = 0;
   Tensor forward(const Tensor& x) const { return x; }
@@ -49,12 +50,16 @@ UnitScope::~UnitScope() { std::exchange(units_.in_use_, nullptr)->in_use = false
 
 Tensor UnitUse::operator()(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const {
   if (units_ == nullptr) return f(x);
-  const UnitScope scope(*units_, index_);
-  if (units_->observer() == nullptr) return f(x);
+  const UnitScope scope = enter();
+  return before_backward(f(x));
+}
+
+Tensor UnitUse::before_backward(const Tensor& y) const {
+  if (units_->observer() == nullptr || !y.defined()) return y;
   BeforeBackward op;
   op.units = units_;
   op.use = index_;
-  return apply(std::move(op), f(x));
+  return apply(std::move(op), y);
 }
 
 }  // namespace trireme

@@ -20,6 +20,7 @@ namespace trireme::pipeline {
 /// A rank, stage, chunk or micro-batch as the index of a vector.
 constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+/// What a rank does at one point of a schedule.
 enum class ActionKind : std::uint8_t {
   forward,
   backward,         ///< both of the following parts at once
@@ -31,11 +32,14 @@ enum class ActionKind : std::uint8_t {
   recv_gradient,    ///< of this stage's output, from stage + 1
 };
 inline constexpr int action_kinds = 8;
+/// "forward", "backward_input", ...
 std::string_view name(ActionKind kind);
+/// Whether it sends or receives.
 inline bool is_message(ActionKind kind) { return kind >= ActionKind::send_activation; }
 /// True if it makes the gradient that goes to the stage before.
 inline bool is_gradient(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::backward_input; }
 
+/// One step of a rank.
 struct Action {
   ActionKind kind = ActionKind::forward;
   int stage = 0;  ///< the stage that acts, also for a message
@@ -46,6 +50,7 @@ std::string to_string(const Action& action);  ///< "send_activation of micro-bat
 /// The action at the other end of a message.
 Action counterpart(const Action& message);
 
+/// What every rank does, in order.
 struct Schedule {
   std::string name;  ///< as --pipeline spells it
   int stages = 1;    ///< of the model: ranks x chunks
@@ -54,8 +59,8 @@ struct Schedule {
   std::vector<std::vector<Action>> ranks;  ///< one list per rank of the pp axis
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
-  int rank_of(int stage) const { return stage % rank_count(); }
-  int chunks() const { return stages / rank_count(); }  ///< stages per rank
+  int rank_of(int stage) const { return stage % rank_count(); }  ///< the rank that has this stage
+  int chunks() const { return stages / rank_count(); }           ///< stages per rank
 };
 
 }  // namespace trireme::pipeline

@@ -28,20 +28,20 @@ std::string label(const Schedule& schedule, const Action& action) {
 }
 
 std::string headline(const Schedule& schedule, const Costs& costs) {
-  const ScheduleCosts figures = check(schedule, costs);
+  const ScheduleCosts totals = check(schedule, costs);
   const std::string stages = schedule.chunks() == 1 ? counted(schedule.stages, "stage")
                                                     : fmt::format("{} on {}", counted(schedule.stages, "stage"),
                                                                   counted(schedule.rank_count(), "rank"));
   return fmt::format(
       "{}: {}, {}; bubble {:.1f}% of ideal time, {:.1f}% of total", schedule.name, stages,
       schedule.microbatches == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", schedule.microbatches),
-      100 * figures.bubble_of_ideal, 100 * figures.bubble_of_total);
+      100 * totals.bubble_of_ideal, 100 * totals.bubble_of_total);
 }
 
 std::string figures(const Schedule& schedule) {
-  const ScheduleCosts figures = check(schedule);
+  const ScheduleCosts totals = check(schedule);
   return fmt::format("activations alive at most, per rank: {}\nmessages sent, per rank:             {} (in all {})\n",
-                     joined(figures.peak_live), joined(figures.sent), figures.messages);
+                     joined(totals.peak_live), joined(totals.sent), totals.messages);
 }
 
 std::string render(const Schedule& schedule, int columns, const Costs& costs) {
@@ -55,7 +55,10 @@ std::string render(const Schedule& schedule, int columns, const Costs& costs) {
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     std::string row = fmt::format("rank {:>{}} |", rank, rank_width);
     int now = 0;
-    const auto add = [&](const std::string& what) { row += fmt::format("{:<{}}", what, cell), ++now; };
+    const auto add = [&](const std::string& what) {
+      row += fmt::format("{:<{}}", what, cell);
+      ++now;
+    };
     for (const Interval& interval : timeline[at(rank)]) {
       while (now < interval.start) add(".");
       if (interval.start < interval.end) add(label(schedule, interval.action));

@@ -251,7 +251,9 @@ class Pass {
     Tensor gradient;  // [B, T, D]; undefined for the loss, whose gradient is 1
     if (!is_last(stage)) gradient = arrived(std::exchange(live.gradient, {}));
     const Stopwatch watch(report_.backward_seconds);
-    trireme::backward(std::exchange(live.output, {}), gradient);
+    const Tensor output = std::exchange(live.output, {});
+    if (is_first(stage) && !is_last(stage) && !output.requires_grad()) return;  // all that it was made of is frozen
+    trireme::backward(output, gradient);
     if (is_first(stage)) return;
     const Tensor collected = grad(live.input);
     require(collected.defined(), "pipeline", "stage {} computed an output that does not depend on its input", stage);

@@ -37,6 +37,7 @@ struct StageFunctions {
 /// gradient of the stage that becomes ready is complete (GradSync::last_microbatch).
 using BeforeBackward = std::function<void(int stage, int microbatch)>;
 
+/// One pass on this rank.
 struct StepReport {
   /// f64 [1], on the stages' device: the sum of the micro-batches' losses; 0 except on the last stage's rank.
   Tensor loss{};
@@ -46,6 +47,7 @@ struct StepReport {
   int peak_live = 0;  ///< most activations alive at once, counted while running: equals ScheduleCosts::peak_live
 };
 
+/// Runs a rank's list of a schedule.
 class Executor {
  public:
   /// Checks the schedule. `group` is mesh.group(Axis::pp), with a rank for every list, and must outlive the executor.

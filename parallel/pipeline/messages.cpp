@@ -74,18 +74,18 @@ void add_messages(Schedule& schedule) {
   std::vector<std::vector<std::vector<Arrival>>> arrivals(schedule.ranks.size());  // [rank][before which computation]
   for (std::size_t r = 0; r < timeline.size(); ++r) {
     require(timeline[r].size() == schedule.ranks[r].size(), "pipeline",
-            "{}: the computations of {} ranks wait for one another in a circle", schedule.name, schedule.rank_count());
+            "{}: the computations of {} ranks wait for one another in a cycle", schedule.name, schedule.rank_count());
     arrivals[r].resize(timeline[r].size());
   }
   for (const auto& row : timeline) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       Action message;
       if (!sends(schedule, row[i].action, message)) continue;
-      const int goes_on = i + 1 < row.size() ? row[i + 1].start : std::numeric_limits<int>::max();
+      const int next_start = i + 1 < row.size() ? row[i + 1].start : std::numeric_limits<int>::max();
       const Action recv = counterpart(message);
       const std::size_t rank = at(schedule.rank_of(recv.stage));
       std::size_t before = consumers.of(recv);
-      while (before > 0 && timeline[rank][before - 1].start >= goes_on) --before;
+      while (before > 0 && timeline[rank][before - 1].start >= next_start) --before;
       arrivals[rank][before].push_back({row[i].end, recv});
     }
   }

@@ -13,8 +13,8 @@ namespace {
 Schedule make_empty(std::string name, int ranks, int microbatches, int chunks = 1) {
   if (ranks < 1 || microbatches < 1 || chunks < 1) {
     fail(ExitCode::usage, "pipeline",
-         "{} needs at least 1 stage and 1 micro-batch, got {} x {} and {}; change --mesh pp, --pipeline or "
-         "--micro-batch",
+         "{} needs at least 1 stage and 1 micro-batch, got {} x {} and {}; change pp of the mesh (--mesh), the "
+         "schedule (--pipeline), or the micro-batches (--micro-batch)",
          name, ranks, chunks, microbatches);
   }
   Schedule schedule;

@@ -40,11 +40,11 @@ Request parse(std::string_view name) {
     if (error != std::errc() || end != text.data() + text.size() || chunks < 1 || chunks > most)
       fail(ExitCode::usage, "pipeline",
            "'{}' does not say how many stages a rank holds; expected a whole number from 1 to {}, as in {}:2; "
-           "change --pipeline",
+           "change the schedule (--pipeline)",
            name, most, kind.name);
     return {&kind, chunks};
   }
-  fail(ExitCode::usage, "pipeline", "unknown schedule '{}'; expected one of {}; change --pipeline", name,
+  fail(ExitCode::usage, "pipeline", "unknown schedule '{}'; expected one of {}; change the name (--pipeline)", name,
        schedule_spellings(", "));
 }
 

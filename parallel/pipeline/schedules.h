@@ -13,6 +13,7 @@
 
 namespace trireme::pipeline {
 
+/// An entry of the table of schedules.
 struct ScheduleKind {
   std::string_view name;
   /// Exactly one is set. `make`: one stage on every rank. `make_with_chunks`: `chunks` stages on every rank; --pipeline
@@ -21,6 +22,7 @@ struct ScheduleKind {
   Schedule (*make_with_chunks)(int ranks, int microbatches, int chunks) = nullptr;
   std::string_view help{};  ///< what distinguishes it, for --help; may be empty
 };
+/// The table.
 std::span<const ScheduleKind> schedule_kinds();
 
 /// "gpipe|1f1b|..." with "|" as separator; NAME:V for a schedule with chunks.

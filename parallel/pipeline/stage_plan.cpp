@@ -123,11 +123,12 @@ bool all_equal(const std::vector<double>& blocks) {
 }  // namespace
 
 StagePlan stage_plan(int layers, int stages, const StageCosts& costs) {
-  if (stages < 1) fail(ExitCode::usage, "pipeline", "expected at least 1 stage, got {}; change --mesh pp", stages);
+  if (stages < 1)
+    fail(ExitCode::usage, "pipeline", "expected at least 1 stage, got {}; change pp of the mesh (--mesh)", stages);
   if (layers < stages) {
     fail(ExitCode::usage, "pipeline",
-         "{} layers cannot fill {} pipeline stages; expected at least one layer per stage; raise --layers, lower pp in "
-         "--mesh or V in --pipeline interleaved:V",
+         "{} layers cannot fill {} pipeline stages; expected at least one layer per stage; give the model more "
+         "layers (--layers), or lower pp of the mesh (--mesh) or V of the schedule interleaved:V (--pipeline)",
          layers, stages);
   }
   if (costs.blocks.empty()) return plan_of_equal_blocks(layers, stages, costs);

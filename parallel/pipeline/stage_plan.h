@@ -11,7 +11,7 @@ struct BlockRange {
   int first = 0;
   int count = 0;
   int end() const { return first + count; }
-  bool contains(int block) const { return block >= first && block < end(); }
+  bool contains(int block) const { return block >= first && block < end(); }  ///< whether the stage has this block
   bool operator==(const BlockRange&) const = default;
 };
 

@@ -17,6 +17,7 @@ struct Costs {
   int sum(bool backward) const { return forward + (backward ? input + weight : 0); }
 };
 
+/// When a computation runs, in the units of Costs.
 struct Interval {
   Action action;
   int start = 0, end = 0;

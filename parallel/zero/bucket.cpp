@@ -17,6 +17,7 @@ struct Kind {
   std::vector<Axis> axes;
   SumOrder order = SumOrder::ranks;
   bool gathered_on_use = false;
+  bool frozen = false;
   DType dtype = DType::f32;
   bool operator==(const Kind&) const = default;
 };
@@ -64,7 +65,8 @@ ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks) {
   if (shard_ranks == 0 || shard_ranks == all) return {};
   if (shard_ranks < 1 || all % shard_ranks != 0) {
     fail(ExitCode::usage, "zero",
-         "--dp-shard {} does not divide dp x cp = {}; expected a divisor of {}; change --dp-shard or --mesh",
+         "--dp-shard {} does not divide dp x cp = {}; expected a divisor of {}; change ZeroOptions::shard_ranks "
+         "(--dp-shard) or the mesh (--mesh)",
          shard_ranks, all, all);
   }
   const int run = data.rank() / shard_ranks, place = data.rank() % shard_ranks;
@@ -121,10 +123,17 @@ std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const
   for (std::size_t place = parameters.size(); place-- > 0;) {
     const ParameterPtr& parameter = parameters[place];
     const auto found = unit_of.find(parameter.get());
+    if (parameter->unit != nullptr && found == unit_of.end())
+      fail(
+          ExitCode::usage, "zero",
+          "{} is in the unit '{}', which is not among the units given; expected those of the model; give build.units() "
+          "of the Build that made it",
+          parameter->name, parameter->unit->name);
     Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
               .axes = gradient_axes(parameter->placements, mesh),
               .order = SumOrder::ranks,
               .gathered_on_use = false,
+              .frozen = !parameter->requires_grad(),
               .dtype = parameter->local.dtype()};
     if (!kind.axes.empty() && mesh.world().fastest_order() == SumOrder::any)
       kind.order = order_of_gradients(parameter->placements, kind.axes.front(), mesh);
@@ -133,6 +142,7 @@ std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const
     bucket.order = kind.order;
     bucket.chunk = kind.unit == nullptr ? 0 : kind.unit->chunk;
     bucket.dtype = kind.dtype;
+    bucket.frozen = kind.frozen;
     choose_groups(bucket, kind.axes, mesh, groups);
     kind.gathered_on_use = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&
                            parameter->local.bytes() >= options.resident_bytes;

@@ -46,6 +46,7 @@ struct ZeroBucket {
   int chunk = 0;               ///< the part of the model that one backward runs through: Unit::chunk
   /// Stage 3: only shards are kept; parameters are whole only while the unit is used.
   bool gathered_on_use = false;
+  bool frozen = false;               ///< there are no gradients, and no updates
   bool sum_over_tp = false;          ///< gradients are summed over tp as well
   SumOrder order = SumOrder::ranks;  ///< of the sums of gradients over `group` and `replicas`
   ProcessGroup* group = nullptr;     ///< the ranks with the shards; null: this rank has all

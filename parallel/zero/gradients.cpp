@@ -39,6 +39,10 @@ ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const Param
                              bool each_microbatch)
     : buckets_(buckets), tied_(tied), mesh_(mesh), each_microbatch_(each_microbatch), states_(buckets.size()) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (buckets[b].frozen) {
+      place_in_round_.push_back(0);
+      continue;
+    }
     Round& round = rounds_[buckets[b].chunk];
     place_in_round_.push_back(round.buckets.size());
     round.buckets.push_back(b);
@@ -46,6 +50,7 @@ ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const Param
       Leaf& leaf = buckets[b].shards[i]->parameter->leaf();
       leaf.set_grad_source([this, b] { start_filling(b); });
       leaf.on_grad_ready([this, b, i] { gradient_ready(b, i); });
+      buckets[b].shards[i]->parameter->summed_by = GradientSum::zero;
     }
     states_[b].ready.assign(buckets[b].shards.size(), false);
     states_[b].missing = buckets[b].shards.size();
@@ -56,10 +61,20 @@ ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const Param
 ZeroGradients::~ZeroGradients() {
   for (const ZeroBucket& bucket : buckets_) {
     for (const ShardPtr& shard : bucket.shards) {
-      shard->parameter->leaf().set_grad_source({});
-      shard->parameter->leaf().clear_hooks();
+      Leaf* const leaf = leaf_of(shard->parameter->local);
+      if (bucket.frozen || leaf == nullptr) continue;
+      leaf->set_grad_source({});
+      leaf->clear_hooks();
+      shard->parameter->summed_by = GradientSum::nobody;
     }
   }
+}
+
+void ZeroGradients::require_summed(std::string_view where) const {
+  if (!summed_)
+    fail(ExitCode::usage, where,
+         "the gradients are those of this rank's samples: Zero::finish() was not called after the last backward; "
+         "expected the sums over all ranks; call finish() first");
 }
 
 std::vector<Tensor> ZeroGradients::views(std::size_t b, const Tensor& full) const {
@@ -89,9 +104,12 @@ void ZeroGradients::start_filling(std::size_t b) {
 }
 
 void ZeroGradients::zero_grad(int microbatches) {
+  summed_ = false;
   sending_ = each_microbatch_;
   expected_pieces_ = each_microbatch_ ? microbatches : 1;
-  for (BucketGradients& state : states_) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].frozen) continue;
+    BucketGradients& state = states_[b];
     state.sum = state.late = {};
     state.pieces = 0;
     state.summed = false;
@@ -100,6 +118,10 @@ void ZeroGradients::zero_grad(int microbatches) {
 }
 
 void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
+  require(!summed_, "zero",
+          "{}: {} gets a gradient after finish(), which would be added to the sum over ranks; expected zero_grad() "
+          "before the first backward of a step",
+          mesh_.where(), buckets_[b].shards[i]->parameter->name);
   if (!sending_) return;
   BucketGradients& state = states_[b];
   require(each_microbatch_ || !sent_this_round(b), "zero",
@@ -222,6 +244,10 @@ void ZeroGradients::sum_over(const Tensor& x, ProcessGroup& group, SumOrder orde
 }
 
 GradSyncReport ZeroGradients::finish() {
+  require(!summed_, "zero",
+          "{}: finish() was called twice, which would add up sums over ranks once more; expected zero_grad() and a "
+          "backward in between",
+          mesh_.where());
   const CallSite site("sums of gradients");
   const Clock::time_point start = Clock::now();
   sending_ = false;
@@ -234,10 +260,11 @@ GradSyncReport ZeroGradients::finish() {
   }
   while (!sent_.empty()) receive_first();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (buckets_[b].replicas != nullptr && !states_[b].summed) sum_over_copies(b);
+    if (!buckets_[b].frozen && buckets_[b].replicas != nullptr && !states_[b].summed) sum_over_copies(b);
   }
   collect_sums_over_copies(true);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].frozen) continue;
     BucketGradients& state = states_[b];
     if (state.late.defined()) {
       sum_over(state.late, *buckets_[b].replicas, buckets_[b].order);
@@ -254,6 +281,7 @@ GradSyncReport ZeroGradients::finish() {
       }
     }
   }
+  summed_ = true;
   report_.exposed_seconds = seconds(Clock::now() - start);
   return std::exchange(report_, {});
 }

@@ -49,6 +49,9 @@ class ZeroGradients {
   void last_microbatch(bool last = true) { sending_ = last || each_microbatch_; }
   GradSyncReport finish();
 
+  /// Throws ExitCode::usage, naming `where`, unless finish() has been called since the last zero_grad().
+  void require_summed(std::string_view where) const;
+
   /// This rank's piece of the summed gradient: after finish(), until zero_grad().
   const Tensor& piece(std::size_t bucket) const { return states_[bucket].sum; }
 
@@ -98,6 +101,7 @@ class ZeroGradients {
   const DeviceMesh& mesh_;
   const bool each_microbatch_;
   bool sending_ = false;  // ready buckets may be sent
+  bool summed_ = false;   // finish() has been called since the last zero_grad()
   std::vector<BucketGradients> states_;
   std::vector<std::size_t> place_in_round_;  // by bucket
   std::map<int, Round> rounds_;              // by chunk

@@ -13,8 +13,8 @@ void require_unchanged(const std::string& name, const Tensor& x, std::uint64_t e
   if (now == expected) return;
   fail(ExitCode::retryable, "shard-hash",
        "{} changed in memory since its last update: its hash is {:016x}; expected "
-       "{:016x}; nothing was saved; memory or processor of this rank is suspect: start again with --resume auto, on "
-       "another machine if it happens again",
+       "{:016x}; nothing was saved; memory or processor of this rank is suspect: start again from a checkpoint "
+       "(--resume auto), on another machine if it happens again",
        name, now, expected);
 }
 

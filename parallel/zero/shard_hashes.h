@@ -3,7 +3,8 @@
 // Copies of a weight can be compared with one another (parallel/verify.h). A shard has no copy: if a bit flips in
 // memory, its owner sends the wrong weight to all ranks, and all agree on it. But between two updates nothing writes to
 // a shard or to its part of the optimizer's state. So they are hashed right after an update, while they are in the
-// cache, and again right before the next. If the hashes differ, the hardware changed the data.
+// cache, and again right before the next. If the hashes differ, the hardware changed the data. Frozen weights are
+// hashed at the first update, and compared when check_hashes() is called.
 // Read next: parallel/zero/weights.cpp, which calls this around every update.
 #pragma once
 
@@ -25,6 +26,7 @@ class ShardHashes {
   /// Call after the update of the shard at this place. `weights`: the values its owner continues from; undefined: the
   /// master, which is part of the state.
   void record(std::size_t place, const Tensor& weights);
+  bool recorded(std::size_t place) const { return shards_[place].valid; }
   /// Call before the next update. Throws ExitCode::retryable naming the tensor if it changed. Does nothing if it is
   /// not hashed.
   void check(std::size_t place, const Tensor& weights) const;

@@ -11,7 +11,8 @@ namespace {
 
 /// The weights of shard i to hash: f32 ones, and those gathered on use. Otherwise undefined, and the master is hashed.
 Tensor hashed_weights(const ZeroBucket& bucket, std::size_t i) {
-  return bucket.dtype == DType::f32 || bucket.gathered_on_use ? bucket.shards[i]->weights : Tensor();
+  const bool continued = bucket.dtype == DType::f32 || bucket.gathered_on_use || bucket.frozen;
+  return continued ? bucket.shards[i]->weights : Tensor();
 }
 
 }  // namespace
@@ -60,7 +61,12 @@ void ZeroWeights::complete(std::size_t b) {
   } else {
     state.piece = {};
   }
+  std::vector<std::uint64_t> versions;
+  for (const ShardPtr& shard : bucket.shards) versions.push_back(shard->parameter->local.version());
   bucket.unpack(state.pieces, bucket.values());
+  // Backward may gather what forward saved: the values are those of the last update. It has counted the others' change.
+  for (std::size_t i = 0; i < bucket.shards.size(); ++i)
+    bucket.shards[i]->parameter->local.set_version(bucket.gathered_on_use ? updates_ : versions[i]);
   state.pieces = {};
   state.arrival = {};
 }
@@ -85,6 +91,13 @@ void ZeroWeights::finish_gathers() {
   }
 }
 
+std::shared_ptr<const Shard> ZeroWeights::kept_piece(const Parameter& parameter) const {
+  for (const ZeroBucket& bucket : buckets_)
+    for (const ShardPtr& shard : bucket.shards)
+      if (bucket.gathered_on_use && shard->parameter.get() == &parameter) return shard;
+  return nullptr;
+}
+
 // The shards' tensors are dense here. Those gathered on use, and those of one rank, are updated in place; others in the
 // piece that will be gathered. A 16-bit weight is only written, not read, as its f32 master is here.
 void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
@@ -100,10 +113,11 @@ void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
     Shard& shard = *bucket.shards[i];
     stay.push_back(shard.weights);
     if (in_transit) {
+      shard.parameter->local.mark_written();  // complete() fills it, at a time that optimizers do not know
       shard.weights = bucket.in_piece(states_[b].piece, i);
       if (bucket.dtype == DType::f32) copy(stay[i], shard.weights);
     }
-    shard.gradient = bucket.in_piece(gradients, i);
+    if (gradients.defined()) shard.gradient = bucket.in_piece(gradients, i);
   }
   check_hashes_of(bucket);
   update_shards(bucket.places);
@@ -116,9 +130,14 @@ void ZeroWeights::update_bucket(std::size_t b, const Tensor& gradients,
 
 void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards) {
   finish_gathers();
+  ++updates_;
   std::deque<std::size_t> sent;
   std::int64_t bytes = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {  // in forward order
+    if (buckets_[b].frozen) {
+      record_frozen(buckets_[b]);
+      continue;
+    }
     update_bucket(b, gradients.piece(b), update_shards);
     if (buckets_[b].group == nullptr || buckets_[b].gathered_on_use) continue;
     gather(b);
@@ -131,6 +150,13 @@ void ZeroWeights::update(const ZeroGradients& gradients, const DataParallel::Upd
   }
   for (const std::size_t b : sent) {  // nothing announces the use of parameters without a unit
     if (buckets_[b].unit == nullptr) complete(b);
+  }
+}
+
+// Nothing ever writes to frozen weights, so they are hashed once, and not again after every update.
+void ZeroWeights::record_frozen(const ZeroBucket& bucket) {
+  for (std::size_t i = 0; shard_hashes_.started() && i < bucket.shards.size(); ++i) {
+    if (!shard_hashes_.recorded(bucket.places[i])) shard_hashes_.record(bucket.places[i], hashed_weights(bucket, i));
   }
 }
 

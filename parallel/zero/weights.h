@@ -32,7 +32,8 @@ class ZeroWeights final : public UnitObserver {
   ZeroWeights(const ZeroWeights&) = delete;
   ZeroWeights& operator=(const ZeroWeights&) = delete;
 
-  /// Updates all weights with `gradients`: calls `update_shards` once for the places of each bucket.
+  /// Updates all weights with `gradients`: calls `update_shards` once for the places of each bucket. Before the first
+  /// step and between zero_grad() and finish() the shards have no gradients.
   void update(const ZeroGradients& gradients, const DataParallel::UpdateShards& update_shards);
   void before_use(std::size_t use, bool backward) override;
   /// From now on, `state` and the shards are hashed between updates.
@@ -40,10 +41,11 @@ class ZeroWeights final : public UnitObserver {
     shard_hashes_.start(shards, state);
   }
   void check_hashes();  ///< call between updates; calls finish_gathers() first
-  void forget_hashes() { shard_hashes_.forget(); }
+  void forget_hashes() override { shard_hashes_.forget(); }
   /// Waits for all gathers, and frees whole values of parameters that are gathered on use. Values may then be read and
   /// replaced.
-  void finish_gathers();
+  void finish_gathers() override;
+  std::shared_ptr<const Shard> kept_piece(const Parameter& parameter) const override;
 
  private:
   struct BucketWeights {
@@ -58,6 +60,7 @@ class ZeroWeights final : public UnitObserver {
   void release(std::size_t bucket);
   bool is_gathering(std::size_t bucket) const { return states_[bucket].pieces.defined(); }
   void update_bucket(std::size_t bucket, const Tensor& gradients, const DataParallel::UpdateShards& update_shards);
+  void record_frozen(const ZeroBucket& bucket);
   void check_hashes_of(const ZeroBucket& bucket) const;
   std::vector<const Unit*> wanted(std::size_t use, bool backward) const;
 
@@ -67,6 +70,7 @@ class ZeroWeights final : public UnitObserver {
   std::vector<BucketWeights> states_;
   std::map<const Unit*, std::vector<std::size_t>> of_unit_;
   ShardHashes shard_hashes_;
+  std::uint64_t updates_ = 0;  // the version (core/tensor.h) of values that are gathered on use
 };
 
 }  // namespace trireme

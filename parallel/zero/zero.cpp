@@ -4,11 +4,31 @@
 
 #include "parallel/grad_sync_tied.h"
 #include "parallel/gradient_norm.h"
+#include "parallel/parameters/same_model.h"
 #include "parallel/replicated.h"
 
 namespace trireme {
+namespace {
+
+/// The mesh, once the parameters have been compared: before they are cut.
+const DeviceMesh& compared(const ParameterList& parameters, const DeviceMesh& mesh, int stage) {
+  check_parameters("zero", parameters);
+  if (stage < 1 || stage > 3)
+    fail(ExitCode::usage, "zero",
+         "stage {}; expected 1, 2 or 3; for 0 call make_data_parallel(), or make a GradSync; set ZeroOptions::stage",
+         stage);
+  for (const ParameterPtr& parameter : parameters)
+    require(parameter->summed_by == GradientSum::nobody, "zero",
+            "{} has a GradSync or Zero already; expected one for each parameter; destroy the other first",
+            parameter->name);
+  require_same_model(parameters, mesh);
+  return mesh;
+}
+
+}  // namespace
+
 Zero::Zero(const ParameterList& parameters, Units& units, const DeviceMesh& mesh, const ZeroOptions& options)
-    : mesh_(mesh),
+    : mesh_(compared(parameters, mesh, options.stage)),
       options_(options),
       groups_(make_zero_groups(mesh, options.shard_ranks)),
       buckets_(make_zero_buckets(parameters, units, mesh, groups_, options_, shards_)),
@@ -28,6 +48,7 @@ void Zero::sum_squares(Tensor& sum) const {
   std::vector<GradientPart> parts;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const ZeroBucket& bucket = buckets_[b];
+    if (bucket.frozen) continue;
     for (std::size_t i = 0; i < bucket.shards.size(); ++i)
       parts.push_back({bucket.shards[i]->parameter.get(), bucket.in_piece(gradients_.piece(b), i), bucket.group});
   }
@@ -45,10 +66,10 @@ std::vector<ReplicatedTensor> Zero::copies(const std::vector<StateTensor>& tenso
 Tensor Zero::gradient(std::size_t place) const {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (std::size_t i = 0; i < buckets_[b].shards.size(); ++i) {
-      if (buckets_[b].places[i] == place) return buckets_[b].in_piece(gradients_.piece(b), i);
+      if (buckets_[b].places[i] == place && !buckets_[b].frozen) return buckets_[b].in_piece(gradients_.piece(b), i);
     }
   }
-  fail(ExitCode::internal, "zero", "no shard at place {} of {}", place, shards_.size());
+  fail(ExitCode::internal, "zero", "no shard with a gradient at place {} of {}", place, shards_.size());
 }
 
 std::unique_ptr<DataParallel> make_data_parallel(const ParameterList& parameters, Units& units, const DeviceMesh& mesh,

@@ -26,11 +26,14 @@
 
 namespace trireme {
 
+/// Shards of optimizer state, gradients and weights over dp: see the top of this file.
+/// @snippet training_test.cpp zero
 class Zero : public DataParallel {
  public:
-  /// Collective over the mesh. `parameters` in the order of creation; they, `units` and `mesh` must outlive this
-  /// object.
+  /// Collective over the mesh. `parameters` in the order of creation, with equal values where ranks hold copies, as for
+  /// GradSync; they, `units` and `mesh` must outlive this object.
   Zero(const ParameterList& parameters, Units& units, const DeviceMesh& mesh, const ZeroOptions& options);
+  Zero(const ParameterList&, Units&, const DeviceMesh&&, const ZeroOptions&) = delete;  ///< as of GradSync
 
   const ShardList& shards() const override { return shards_; }
 
@@ -40,6 +43,7 @@ class Zero : public DataParallel {
   GradSyncReport finish() override { return gradients_.finish(); }
 
   void sum_squares(Tensor& sum) const override;
+  void require_summed(std::string_view where) const override { gradients_.require_summed(where); }
   Tensor gradient(std::size_t place) const override;
 
   void update(const UpdateShards& update_shards) override { weights_.update(gradients_, update_shards); }

@@ -26,10 +26,12 @@ class Tile:
     file: str = "gemm_sm90.cu"
 
 
-TILES = [Tile("256 x 192", "gemm_kernel<bf16, bf16, sm90::Shape<2, 2, 192, 3, (Epilogues)1>, (Form)0>", 2),
-         Tile("128 x 256", "gemm_kernel<bf16, bf16, sm90::Shape<2, 1, 256, 4, (Epilogues)0>, (Form)0>", 2),
-         Tile("128 x 128", "gemm_kernel<bf16, bf16, sm90::Shape<2, 1, 128, 4, (Epilogues)0>, (Form)0>", 2),
-         Tile("64 x 64", "gemm_kernel<bf16, bf16, sm90::Shape<1, 1, 64, 4, (Epilogues)0>, (Form)0>", 1)]
+SHAPE = "gemm_kernel<bf16, bf16, sm90::Shape<(sm90::Consumers)%s>, (Form)0>"
+TILES = [Tile("2 of 256 x 192", SHAPE % "1, 2, 192, 3, (Epilogues)1, 2", 2),
+         Tile("128 x 192", SHAPE % "2, 2, 192, 4, (Epilogues)1, 1", 1),
+         Tile("128 x 256", SHAPE % "1, 1, 256, 4, (Epilogues)0, 1", 2),
+         Tile("128 x 128", SHAPE % "1, 1, 128, 4, (Epilogues)0, 1", 2),
+         Tile("64 x 64", SHAPE % "0, 1, 64, 4, (Epilogues)0, 1", 1)]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """--pack: everything that a machine without our libraries, CMake or much time needs, made here as one file.
 
-It builds the programs for the GPU with nvcc, and parity and train_gpt with their libraries linked in, and compresses
-them: machine code for many instances of a template shrinks to a twentieth. On the other machine gpu_check unpacks the
+It builds the tests for the GPU with nvcc, and whole programs with their libraries linked in, and compresses them: machine code for many instances of a template shrinks to a twentieth. On the other machine gpu_check unpacks the
 file, and the build stages find nothing to do, as long as the sources are the same.
 """
+import lzma
 import os
 import shutil
 import tarfile
@@ -16,8 +16,10 @@ from .place import ROOT, Failed, load_json, save_json, say
 # NCCL and cuDNN are left out, as a program that links them does not start without them.
 CONFIGURE = ["-DTRIREME_CUDA=ON", "-DTRIREME_MPI=OFF", "-DTRIREME_SELF_CONTAINED=ON", "-DTRIREME_ARCH=x86-64-v3",
              "-DTRIREME_NCCL_LIBRARY=OFF", "-DTRIREME_CUDNN=OFF"]
-PROGRAMS = ["parity", "train_gpt"]
+PROGRAMS = ["parity", "parity_matrix", "train_gpt", "generate", "eval"]
 ARCHIVE, CONTENTS = "pack.tar.xz", ("bin", "include", "manifest.json")
+# Whole programs share most of their code: with a window larger than one of them it is stored once.
+COMPRESSION = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 256 << 20}]
 
 
 def headers(place):
@@ -49,7 +51,7 @@ def pack(place, nvcc, architecture, jobs):
     if nvcc is None:
         raise Failed("no nvcc on the PATH or in /usr/local/cuda/bin; install the CUDA Toolkit")
     build = Build(place, nvcc, architecture)
-    say("building the tests and the library with nvcc, then parity and train_gpt; this takes some minutes")
+    say("building the tests and the library with nvcc, then whole programs; this takes some minutes")
     say(build.all(list(build.products), 7200, jobs))
     if build.failures:
         raise Failed("\n".join(f"{name}: {text}" for name, text in build.failures.items()))
@@ -67,7 +69,8 @@ def pack(place, nvcc, architecture, jobs):
 def archive(place):
     """Makes the file, and returns a line about it."""
     programs_size = sum(os.path.getsize(place.path("bin", name)) for name in os.listdir(place.path("bin")))
-    with tarfile.open(place.path(ARCHIVE + ".part"), "w:xz") as out:
+    with lzma.open(place.path(ARCHIVE + ".part"), "w", filters=COMPRESSION) as file, \
+            tarfile.open(fileobj=file, mode="w") as out:
         for name in CONTENTS:
             out.add(place.path(name), name)
     os.replace(place.path(ARCHIVE + ".part"), place.path(ARCHIVE))

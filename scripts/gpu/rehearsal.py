@@ -7,13 +7,13 @@ import os
 import stat
 import sys
 
-from . import process, sources
+from . import packing, process, sources
 from .place import ROOT, Failed
 
 # In the folder `build`.
 EMULATED = {"hopper_test": "bin/hopper_test", "sm90_test": "bin/cuda_test", "gpu_test": "bin/cuda_test",
-            "lab_test": "bin/cuda_lab_test", "parity": "bin/parity_emulated", "train_gpt": "bin/train_gpt_emulated",
-            "libtrireme_shim.so": "lib/libtrireme_shim_emulated.so"}
+            "lab_test": "bin/cuda_lab_test", "libtrireme_shim.so": "lib/libtrireme_shim_emulated.so",
+            **{name: f"bin/{name}_emulated" for name in packing.PROGRAMS}}
 PLANTED = {"build_triage": ["broken.cu"], "hopper": ["planted hang", "planted crash"],
            "bench": ["planted hang", "planted crash"]}
 BROKEN = "int trireme_planted() { return planted_error; }  // does not compile\n"

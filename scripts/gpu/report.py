@@ -9,7 +9,7 @@ import time
 from . import limits, machine
 from .place import ROOT, load_json, save_json, save_text
 
-RESULTS = ("compare.json", "step.json", "step_kernels.json")
+RESULTS = ("compare.json", "step.json", "step_kernels_gpt2.json", "step_kernels_llama.json")
 
 
 def load_lines(path):
@@ -84,7 +84,7 @@ def markdown(report):
 def stage_lines(stages):
     lines = ["| stage | | seconds | |", "|---|---|---|---|"]
     for name, state in stages.items():
-        lines.append(f"| {name} | {state['status']} | {state['seconds']} | {cell(state['line'].splitlines()[0])} |")
+        lines.append(f"| {name} | {state['status']} | {state['seconds']} | {cell((state['line'].splitlines() or [''])[0])} |")
     for name, state in stages.items():
         for what, failure in state.get("failures", {}).items():
             lines.append(f"\n{name}: {what}: {cell(failure, 800)}")
@@ -133,11 +133,12 @@ def figure_lines(rows, gpu):
 def kernel_lines(rows):
     if not rows:
         return []
-    total = sum(row["ms"] for row in rows)
-    lines = ["", "## The kernels of a training step", "",
-             f"By Nsight Compute, one at a time: {total:.2f} ms in {sum(row['launches'] for row in rows):.0f} launches.", "",
-             "| kernel | ms | part | launches | GB | GB/s |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        lines.append(f"| `{cell(row['kernel'], 110)}` | {row['ms']:.3f} | {row['ms'] / total:.1%} | {row['launches']} | "
-                     f"{row['gbytes']:.2f} | {1e3 * row['gbytes'] / max(row['ms'], 1e-9):.0f} |")
+    lines = ["", "## The kernels of a training step", "", "By Nsight Compute, which runs one at a time."]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == model]
+        total = sum(row["ms"] for row in mine)
+        lines += ["", f"{model}: {total:.2f} ms in {sum(row['launches'] for row in mine):.0f} launches.", "",
+                  "| kernel | ms | part | launches | GB | GB/s |", "|---|---|---|---|---|---|"]
+        lines += [f"| `{cell(row['kernel'], 110)}` | {row['ms']:.3f} | {row['ms'] / total:.1%} | {row['launches']} | "
+                  f"{row['gbytes']:.2f} | {1e3 * row['gbytes'] / max(row['ms'], 1e-9):.0f} |" for row in mine]
     return lines

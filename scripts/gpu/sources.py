@@ -47,9 +47,11 @@ def products():
     hopper = [*found("cuda/kernels/*_sm90.cu"), "cuda/kernels/attention_delta.cu"]
     return {"hopper_test": [*CORE, *found("tests/cuda/hopper_*_test.cpp"), "tests/main.cpp"],
             "sm90_test": [*CORE, *hopper, *(f"tests/cuda/{name}_test.cpp" for name in
-                                            ("attention_sm90", "gemm", "gemm_grouped")), "tests/main.cpp"],
+                                            ("attention_sm90", "gemm_sm90", "gemm_row_sums", "gemm_grouped")),
+                          "tests/main.cpp"],
             "gpu_test": [*CORE, *kernels, *kernel_tests(), "tests/main.cpp"],
             "lab_test": [*CORE, *kernels, *lab, *found("tests/cuda_lab/*_test.cpp"), "tests/main.cpp"],
+            "tiles_bench": [*CORE, "cuda/kernels/gemm_sm90.cu", "bench/cuda/tiles.cu"],
             "libtrireme_shim.so": [*CORE, *kernels, *lab, "bench/cuda/shim.cu"]}
 
 

@@ -9,23 +9,27 @@ import shutil
 import sys
 import time
 
-from . import cases, process, rehearsal, sources, training
+from . import cases, inference, packing, process, rehearsal, sanitizing, sources, training
 from .build import Build
 from .place import ROOT, Failed, NotRun, load_json
 
 # Seconds. Programs that --pack brought along need no build.
 LIMITS = {"build_triage": 120, "hopper": 30, "sm90": 40, "train": 40,
-          "build": 200, "wrappers": 30, "kernels": 120, "sanitizer": 70, "parity": 100,
-          "build_bench": 160, "bench": 180, "step": 120, "profile": 60, "report": 20}
+          "build": 200, "wrappers": 30, "kernels": 80, "sanitizer": 70, "parity": 40, "matrix": 80,
+          "inference": 40,
+          "build_bench": 130, "bench": 115, "step": 210, "profile": 95, "report": 15}
 CALLS = {"triage": ["build_triage", "hopper", "sm90", "train", "report"],
-         "tests": ["build", "wrappers", "kernels", "sanitizer", "parity", "report"],
+         "tests": ["build", "wrappers", "kernels", "sanitizer", "parity", "matrix", "inference",
+                   "report"],
          "benchmarks": ["build_bench", "bench", "step", "profile", "report"]}
 BUILDS = {"build_triage": ["hopper_test", "sm90_test"], "build": ["gpu_test", "lab_test"],
           "build_bench": ["libtrireme_shim.so"]}
 # Each compared with one rank on the CPU: loss, gradients, weights (examples/parity.cpp).
 PARITY = ["--mesh dp=2", "--mesh tp=2", "--mesh pp=2 --micro-batches 4", "--mesh cp=2", "--mesh dp=2,tp=2 --zero 3",
           "--mesh dp=2,tp=2,pp=2 --micro-batches 4", "--mesh dp=2,tp=2,pp=2 --micro-batches 4 --dtype bf16"]
-SANITIZED = "-tc=emulator:*,cuda norms*,cuda adamw*"
+MATRIX_EVERY = "10"  # a combination takes two seconds
+SANITIZED = [f"{what}*" for what in ("emulator:", "cuda norms", "cuda adamw", "cuda reduce", "cuda softmax", "cuda cross",
+                                     "cuda embedding", "cuda top", "cuda rank", "cuda merge")]
 
 
 class Check:
@@ -41,8 +45,8 @@ class Check:
     def key(self, stage):
         """The hash that a stage's result depends on: of the sources, or of the program that it runs."""
         prefix = "rehearsed " if self.rehearse else ""
-        programs = {"parity": ["parity"], "step": ["train_gpt"], "train": ["train_gpt"],
-                    "profile": ["train_gpt"]}.get(stage, [])
+        programs = {"parity": ["parity"], "matrix": ["parity_matrix"], "inference": ["train_gpt", "generate", "eval"],
+                    "step": ["train_gpt"], "train": ["train_gpt"], "profile": ["train_gpt"]}.get(stage, [])
         compared = ("bench/cuda/*.py", "bench/peers/*.py", "scripts/gpu/limits.py")
         scripts = sources.digest_of([], compared) if stage in ("bench", "step", "profile") else ""
         for name in programs:
@@ -69,7 +73,7 @@ class Check:
         if self.rehearse and not self.programs:
             rehearsal.build(self.place, name)
         path = self.find(name)
-        if path is None and name in ("parity", "train_gpt"):
+        if path is None and name in packing.PROGRAMS:
             raise NotRun(f"no {name} in build-gpu/bin or build/bin; run --pack where CMake and the libraries are")
         if path is None:
             raise Failed(f"no {name}; its build stage failed or did not run")
@@ -145,15 +149,14 @@ class Check:
     def sanitizer(self, limit):
         if self.rehearse:
             raise NotRun("needs a GPU; under emulation the checks of docs/cuda.md stand in for it")
-        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-        if not os.path.exists(tool):
+        tool = sanitizing.where()
+        if tool is None:
             raise NotRun("compute-sanitizer was not found beside nvcc")
-        for name in ("memcheck", "racecheck"):
-            ended = self.must_pass([tool, "--tool", name, "--error-exitcode", "3", self.needed("gpu_test"), SANITIZED],
-                                   limit / 2, name)
-            if "Device not supported" in ended.text:
-                raise NotRun("compute-sanitizer says that this device is not supported")
-        return "memcheck and racecheck found nothing" if not self.failures else self.fail()
+        line, self.failures = sanitizing.run_all(tool, self.place, self.needed("gpu_test"), SANITIZED, limit - 2, 40,
+                                                  self.cases.jobs)
+        if any(sanitizing.UNSUPPORTED in text for text in self.failures.values()):
+            raise NotRun("compute-sanitizer says that this device is not supported")
+        return line if not self.failures else self.fail()
 
     # ---- whole programs --------------------------------------------------------------------------------------------
 
@@ -182,6 +185,18 @@ class Check:
             self.must_pass([program, "--device", "cuda", *flags.split(), *small], share, "parity " + flags)
         return f"{len(PARITY)} meshes equal one rank" if not self.failures else self.fail()
 
+    def matrix(self, limit):
+        """A tenth of the combinations that together have every pair of choices, in f32 and in bf16."""
+        every = "130" if self.rehearse else MATRIX_EVERY  # under emulation one takes a minute
+        ended = self.must_pass([self.needed("parity_matrix"), "--covering", "--device", "cuda", "--report-every", "1",
+                                "--every", every], self.slower(limit), "matrix")
+        return " ".join(ended.text.strip().splitlines()[-4:]) if not self.failures else self.fail()
+
+    def inference(self, limit):
+        programs = {name: self.needed(name) for name in ("train_gpt", "generate", "eval")}
+        line = inference.compare(programs, self.place, self.slower(limit), self.rehearse, self.must_pass)
+        return line if not self.failures else self.fail()
+
     def bench(self, limit):
         library, out = self.needed("libtrireme_shim.so"), self.place.path("compare.json")
         flags = ["--rehearse", "--plant", "--case-limit", str(self.cases.case_limit)] if self.rehearse else []
@@ -192,8 +207,8 @@ class Check:
     def step(self, limit):
         out = self.place.path("step.json")
         ended = self.must_pass([sys.executable, "bench/cuda/step.py", "--program", self.needed("train_gpt"), "--out",
-                                out, "--within", str(limit - 5), *(["--rehearse"] if self.rehearse else [])], limit,
-                               "step")
+                                out, "--within", str(limit / 2 - 5), *(["--rehearse"] if self.rehearse else [])],
+                               limit, "step")
         return self.figures(ended, out)
 
     def profile(self, limit):
@@ -201,10 +216,14 @@ class Check:
             raise NotRun("needs a GPU's counters")
         if shutil.which("ncu") is None:
             raise NotRun("no ncu (Nsight Compute) on the PATH")
-        out = self.place.path("step_kernels.json")
-        ended = self.must_pass([sys.executable, "bench/cuda/step_kernels.py", "--program", self.needed("train_gpt"),
-                                "--out", out, "--within", str(limit - 5)], limit, "profile")
-        return "\n" + ended.text if ended.passed() else self.fail()
+        text, program = "", self.needed("train_gpt")
+        for model, part in (("gpt2", 0.4), ("llama", 0.6)):
+            out = self.place.path(f"step_kernels_{model}.json")
+            ended = self.must_pass([sys.executable, "bench/cuda/step_kernels.py", "--model", model, "--program", program,
+                                    "--out", out, "--within", str(part * limit - 3)], part * limit,
+                                   "profile " + model)
+            text += "\n" + ended.text if ended.passed() else ""
+        return text if not self.failures else self.fail()
 
     def figures(self, ended, out):
         """Both programs write what they have after each figure, and what failed."""

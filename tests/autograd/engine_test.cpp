@@ -1,4 +1,5 @@
 // The tape and the engine: what is recorded, in which order backward runs, and when the hooks of leaves run.
+#include "autograd/op.h"
 #include "tests/support/gradcheck.h"
 
 using namespace trireme;
@@ -11,6 +12,20 @@ Tensor leaf(const Shape& shape, std::uint64_t stream) {
   require_grad(x);
   return x;
 }
+
+struct Miscounted : Op {
+  static constexpr const char* name = "miscounted";
+  std::size_t count = 0;
+  Tensor forward(const Tensor& a, const Tensor& b) { return a + b; }
+  Gradients backward(const Tensor& dy) const { return Gradients(count, dy); }
+};
+
+/// The sum of all elements, with a gradient of another shape than x.
+struct Misshapen : Op {
+  static constexpr const char* name = "misshapen";
+  Tensor forward(const Tensor& x) { return sum(x); }
+  Gradients backward(const Tensor& dy) const { return {dy}; }
+};
 
 }  // namespace
 
@@ -25,6 +40,26 @@ TEST_CASE("a leaf's hook runs once, after its last contribution") {
   backward(sum(matmul(matmul(w, w), w) + w));
   CHECK(calls == 1);
   CHECK(relative_difference(seen, grad(w)) == 0);
+}
+
+TEST_CASE("a gradient that nobody else has becomes the leaf's, without a copy; any other is copied") {
+  const Tensor dy = random({64, 64}, 2), before = clone(dy);
+  Tensor x = leaf({64, 64}, 1), y = leaf({64, 64}, 3);
+  const MemoryPool& pool = *MemoryPool::current();
+  const auto gradients = [&] { return pool.use(MemoryCategory::gradients).live; };
+  const std::int64_t none = gradients(), activations = pool.use(MemoryCategory::activations).live;
+  backward(exp(x), dy);
+  CHECK(gradients() - none == dy.bytes());
+  CHECK(pool.use(MemoryCategory::activations).live == activations);
+  backward(x + y, dy);  // the gradient of both is dy itself
+  CHECK_FALSE(grad(x).shares_storage_with(dy));
+  CHECK_FALSE(grad(y).shares_storage_with(dy));
+  CHECK(same_bits(grad(y), dy));
+  grad(y).data<double>()[0] += 1;
+  CHECK(same_bits(dy, before));
+  Tensor part = leaf({2, 64}, 4);
+  backward(concat({part, random({62, 64}, 5)}, 0), random({64, 64}, 6));  // a view of the gradient of all
+  CHECK(grad(part).fills_storage());
 }
 
 TEST_CASE("leaves of later operations are ready before earlier operations run backward") {
@@ -82,6 +117,24 @@ TEST_CASE("misuse is named") {
   CHECK_THROWS_WITH_AS(backward(y), doctest::Contains("run forward again"), Error);
 }
 
+TEST_CASE("an operation that returns too few or too many gradients is named") {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{3}}) {
+    Miscounted op;
+    op.count = count;
+    const Tensor y = sum(apply(std::move(op), leaf({3}, 1), leaf({3}, 2)));
+    const std::string said = fmt::format("[miscounted] backward returned {} gradients for 2 inputs", count);
+    CHECK_THROWS_WITH_AS(backward(y), doctest::Contains(said.c_str()), Error);
+  }
+}
+
+TEST_CASE("gradients of two shapes for one tensor are refused") {
+  const Tensor x = leaf({3}, 1) * 2.0;
+  const Tensor right = sum(x), wrong = apply(Misshapen{}, x);  // the newest runs first
+  CHECK_THROWS_WITH_AS(backward(right + wrong),
+                       doctest::Contains("[misshapen] backward returned a gradient [] of input 0, which is [3]"),
+                       Error);
+}
+
 TEST_CASE("backward frees what forward saved") {
   const auto pool = MemoryPool::current();
   Tensor x = leaf({1000}, 1);
@@ -92,6 +145,20 @@ TEST_CASE("backward frees what forward saved") {
     backward(y);
     CHECK(pool->total().live <= before + 8000 + 64);  // the leaf's gradient, and y
   }
+}
+
+TEST_CASE("a long graph is freed without backward, and shared parts stay") {
+  const Tensor x = leaf({1}, 1);
+  Tensor kept;
+  {
+    Tensor y = x;
+    for (int i = 0; i < 500000; ++i) {
+      y = i % 2 == 0 ? y * 1.0 : y + y;  // one path, and two
+      if (i == 10) kept = sum(y);
+    }
+  }
+  backward(kept);
+  CHECK(grad(x).item() == 32);
 }
 
 TEST_CASE("recompute gives the same bits, and keeps only its input") {
@@ -108,4 +175,20 @@ TEST_CASE("recompute gives the same bits, and keeps only its input") {
   };
   const auto plain = run(false), again = run(true);
   for (std::size_t i = 0; i < plain.size(); ++i) CHECK(same_bits(plain[i], again[i]));
+}
+
+TEST_CASE("recompute gives the same bits where 16-bit contributions to a parameter's view are added in f32") {
+  const Tensor w0 = random({1, 64}, 1, DType::bf16), x = random({4, 64}, 2, DType::bf16);
+  const Tensor gain = random({64}, 3, DType::bf16);
+  const auto run = [&](bool again) {
+    Tensor w = w0.detach();
+    require_grad(w);
+    leaf_of(w)->set_parameter();
+    const auto f = [&](const Tensor& t) { return t + gelu(t * gain); };
+    const Tensor moved = x + w;  // its gradient is wide, as x needs none
+    const Tensor y = again ? recompute(f, moved) : f(moved);
+    backward(sum(y * x));
+    return grad(w);
+  };
+  CHECK(same_bits(run(false), run(true)));
 }

@@ -128,8 +128,19 @@ TEST_CASE("rotary positions") {
   check_op("rope", [&](const Inputs& x) { return rope(x[0], positions, 100); }, {random({2, 3, 2, 6}, 1)});
   check_op("rope of a view", [&](const Inputs& x) { return rope(transpose(x[0], 1, 2), positions); },
            {random({1, 2, 3, 4}, 1)});
+  const Tensor each = view::reshape(
+      Tensor::from(std::span<const std::int32_t>(std::vector<std::int32_t>{3, 0, 11, 1, 7, 2}), {6}), {2, 3});
+  const Tensor frequencies = random({3}, 3, DType::f64, uniform(0.1, 1));
+  for (const bool interleaved : {false, true})
+    check_op(
+        "rope of pairs, frequencies and positions of each sequence",
+        [&](const Inputs& x) { return rope(x[0], each, {.frequencies = frequencies, .interleaved = interleaved}); },
+        {random({2, 3, 2, 6}, 1)});
+  CHECK_THROWS_WITH_AS(rope(random({2, 3, 2, 4}, 1), positions, {.frequencies = frequencies}),
+                       doctest::Contains("needs frequencies [2] f64, got [3] f64"), Error);
   CHECK_THROWS_WITH_AS(rope(random({1, 3, 2, 5}, 1), positions), doctest::Contains("with an even Dh"), Error);
-  CHECK_THROWS_WITH_AS(rope(random({1, 4, 2, 6}, 1), positions), doctest::Contains("needs positions [4] i32"), Error);
+  CHECK_THROWS_WITH_AS(rope(random({1, 4, 2, 6}, 1), positions), doctest::Contains("needs positions [4] or [1, 4] i32"),
+                       Error);
 }
 
 TEST_CASE("rotary positions: a score depends on the distance of two tokens only") {
@@ -142,6 +153,28 @@ TEST_CASE("rotary positions: a score depends on the distance of two tokens only"
   CHECK(score(7, 3) == doctest::Approx(score(1004, 1000)).epsilon(1e-10));
   CHECK(std::abs(score(7, 3) - score(8, 3)) > 1e-3);
   CHECK(score(5, 5) == doctest::Approx(sum(q * k).item()).epsilon(1e-12));
+}
+
+TEST_CASE("soft caps") {
+  for (const double cap : {0.5, 30.0})
+    check_op("softcap", [&](const Inputs& x) { return softcap(x[0], cap); }, {random({3, 5}, 1)});
+  check_op("softcap of a view", [](const Inputs& x) { return softcap(transpose(x[0], 0, 1), 2); }, {random({3, 5}, 1)});
+  const Tensor x = random({4, 3}, 1);
+  CHECK(relative_difference(softcap(x, 1.5), tanh(x / 1.5) * 1.5) < 1e-14);
+  Tensor large = Tensor::full({2}, 60000, DType::f16);
+  require_grad(large);
+  backward(softcap(large, 50000), Tensor::full({2}, 1000, DType::f16));  // y^2 is no number of f16
+  CHECK(std::isfinite(cast(grad(large), DType::f64).data<double>()[0]));
+  CHECK_THROWS_WITH_AS(softcap(x, 0), doctest::Contains("a cap of 0"), Error);
+}
+
+TEST_CASE("gated units") {
+  for (const Unary gate : {Unary::gelu, Unary::gelu_tanh, Unary::silu, Unary::relu})
+    for (const Shape& shape : {Shape{6}, Shape{3, 10}, Shape{2, 3, 4}})
+      check_op("gated unit", [&](const Inputs& x) { return gated_unit(x[0], gate); }, {random(shape, 1)});
+  check_op("gated unit of a view", [](const Inputs& x) { return gated_unit(transpose(x[0], 0, 1), Unary::gelu); },
+           {random({4, 3}, 1)});
+  CHECK_THROWS_WITH_AS(gated_unit(random({3}, 1), Unary::gelu), doctest::Contains("expected x [.., 2 F]"), Error);
 }
 
 TEST_CASE("swiglu") {

@@ -2,6 +2,9 @@
 // whose sum exceeds the range of f16.
 #include <cstring>
 
+#include "autograd/conv.h"
+#include "autograd/group_norm.h"
+#include "autograd/recurrent.h"
 #include "tests/support/gradcheck.h"
 
 using namespace trireme;
@@ -63,6 +66,42 @@ std::vector<Case> product_cases() {
   };
 }
 
+/// Convolutions and group norm, over samples and positions.
+std::vector<Case> channel_cases() {
+  return {
+      {"conv2d: weight",
+       {2, 2, 1, 1},
+       [](auto& x, auto& p) {
+         return conv2d(reshape(x, {12, 2, 4, 8}), p, {});
+       }},
+      {"conv2d: a slice of a weight",
+       {3, 2, 1, 1},
+       [](auto& x, auto& p) {
+         return conv2d(reshape(x, {12, 2, 4, 8}), slice(p, 0, 1, 2), {});
+       }},
+      {"conv2d: bias",
+       {2},
+       [](auto& x, auto& p) {
+         return conv2d(reshape(x, {12, 2, 4, 8}), constant(x, {2, 2, 1, 1}, 11), p);
+       }},
+      {"conv1d: weight",
+       {2, 2, 1},
+       [](auto& x, auto& p) {
+         return conv1d(reshape(x, {12, 2, 32}), p, {});
+       }},
+      {"group_norm: gain",
+       {width},
+       [](auto& x, auto& p) {
+         return group_norm(reshape(x, {rows, width, 1}), 1, p, constant(x, {width}, 12));
+       }},
+      {"group_norm: shift",
+       {width},
+       [](auto& x, auto& p) {
+         return group_norm(reshape(x, {rows, width, 1}), 1, constant(x, {width}, 12), p);
+       }},
+  };
+}
+
 /// An mlp is one operation with four parameters.
 std::vector<Case> mlp_cases() {
   return {
@@ -112,6 +151,31 @@ std::vector<Case> expert_cases() {
   };
 }
 
+/// Recurrent layers of one step: x is the first state.
+std::vector<Case> recurrent_cases() {
+  return {
+      {"lstm_steps: weight",
+       {4 * width, width},
+       [](auto& x, auto& p) {
+         const Tensor cells = Tensor::full({rows, width}, 0, x.dtype());
+         return select(lstm_steps(constant(x, {1, rows, 4 * width}, 11), p, x, cells), 0, 0);
+       },
+       true},
+      {"gru_steps: weight",
+       {3 * width, width},
+       [](auto& x, auto& p) {
+         return gru_steps(constant(x, {1, rows, 3 * width}, 12), p, {}, x);
+       },
+       true},
+      {"gru_steps: bias",
+       {3 * width},
+       [](auto& x, auto& p) {
+         return gru_steps(constant(x, {1, rows, 3 * width}, 12), constant(x, {3 * width, width}, 13), p, x);
+       },
+       true},
+  };
+}
+
 /// Elementwise operations that broadcast the parameter.
 std::vector<Case> elementwise_cases() {
   return {
@@ -134,6 +198,14 @@ std::vector<Case> elementwise_cases() {
        true},
       {"divide: below", {width}, [](auto& x, auto& p) { return x / (p * p + 1.0); }, true},
       {"divide: above", {width}, [](auto& x, auto& p) { return p / (x * x + 1.0); }, true},
+      {"where: a row", {width}, [](auto& x, auto& p) { return where(x < 100.0, p, x); }},
+      {"where: the other row, of a scaled parameter",
+       {width},
+       [](auto& x, auto& p) { return where(x > 100.0, x, p * 0.5); }},
+      {"maximum", {width}, [](auto& x, auto& p) { return maximum(p + 8.0, x); }},
+      {"clamp", {width}, [](auto& x, auto& p) { return x + clamp(p, -100, 100); }},
+      {"pow", {width}, [](auto& x, auto& p) { return x + pow(p, 3); }, true},
+      {"number / a parameter", {width}, [](auto& x, auto& p) { return x + 1.0 / (p * p + 1.0); }, true},
       {"unary: a gain that is an exponential", {width}, [](auto& x, auto& p) { return x * exp(p); }, true},
   };
 }
@@ -147,6 +219,18 @@ std::vector<Case> view_cases() {
          return x + expand(p, {rows, width});
        }},
       {"transpose", {width, 1}, [](auto& x, auto& p) { return x + transpose(p, 0, 1); }},
+      {"permute and flip",
+       {width, 1},
+       [](auto& x, auto& p) {
+         return x + flip(permute(p, {1, 0}), 1);
+       }},
+      {"unbind and stack",
+       {2, width},
+       [](auto& x, auto& p) {
+         return x + sum(stack({unbind(p)[0], unbind(p)[1]}, 1), 1);
+       }},
+      {"cumsum", {width}, [](auto& x, auto& p) { return x + cumsum(p, 0); }},
+      {"pad", {width - 2}, [](auto& x, auto& p) { return x + pad(p, 0, 1, 1); }},
       {"sum: of a parameter", {4, width}, [](auto& x, auto& p) { return x + sum(p, 0); }},
       {"recompute: of what a block captures",
        {width},
@@ -169,14 +253,19 @@ std::vector<Case> row_cases() {
       {"embedding: rows of a slice",
        {5, width},
        [=](auto& x, auto& p) { return x + embedding(slice(p, 0, 1, 3), few); }},
+      {"gather: of a parameter",
+       {3, width},
+       [=](auto& x, auto& p) {
+         return x + gather(p, 0, contiguous(view::expand(view::reshape(few, {rows, 1}), {rows, width})));
+       }},
       {"gather_rows: of a parameter", {3, width}, [=](auto& x, auto& p) { return x + gather_rows(p, experts); }},
   };
 }
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& family :
-       {product_cases(), mlp_cases(), expert_cases(), elementwise_cases(), view_cases(), row_cases()})
+  for (const auto& family : {product_cases(), channel_cases(), mlp_cases(), expert_cases(), recurrent_cases(),
+                             elementwise_cases(), view_cases(), row_cases()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }

@@ -3,6 +3,9 @@
 // after newer ones are complete.
 #include "parallel/checkpoint/saver.h"
 
+#include <chrono>
+#include <thread>
+
 #include "tests/checkpoint/support.h"
 #include "tests/support/events.h"
 #include "train/runs/checkpointing.h"
@@ -98,6 +101,23 @@ TEST_CASE("a save does not create the run's folder again after it was moved away
   });
   CHECK(list_folder(folder.path()) == Names{"moved"});
   CHECK(steps_in(folder / "moved/checkpoints") == Names{"step_00000001"});
+}
+
+TEST_CASE("a save whose folder is removed says that, and not what a reader should do") {
+  const TempFolder folder;
+  fs::create_directory(folder / "run");
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    Saver saver(folder / "run" / "checkpoints", *mesh, {});
+    saver.begin(1, held_rows(*mesh, 1), {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until the files are written
+    mesh->world().barrier();
+    if (mesh->rank() == 0) fs::remove_all(folder / "run");
+    mesh->world().barrier();
+    const std::string error = saver.finish()->error;
+    INFO(error);
+    CHECK(contains(error, " was removed or moved while it was written"));
+    CHECK_FALSE(contains(error, "--keep"));
+  });
 }
 
 TEST_CASE("a save that fails is told to every rank, and the next one may succeed") {

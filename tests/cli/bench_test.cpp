@@ -77,7 +77,7 @@ TEST_CASE("what the benchmarks cannot measure is refused") {
   CHECK(contains(prompt.output, "change --prompt"));
 }
 
-TEST_CASE("a line that is no number of steps ends step_bench with an error, on every rank") {
+TEST_CASE("a line that is not a number of steps ends step_bench with an error, on every rank") {
   for (const char* mesh : {"--micro-batch 2", "--mesh dp=2,tp=2 --global-batch 4"}) {
     for (const auto& [asked, said] : {std::pair{"2\\nabc\\n1\\n", "line 2 of standard input is \"abc\""},
                                       {"-3\\n", "line 1 of standard input is \"-3\""},

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -102,6 +103,80 @@ TEST_CASE("what cannot be written to standard output is an error, with the syste
   CHECK(contains(trained.output, "No space left on device"));
 }
 
+TEST_CASE(
+    "with standard output closed, a program whose result is printed fails; one whose result is in files does not") {
+  const Workplace work;
+  const std::string out = work.path("run");
+  REQUIRE(run("train_gpt", work.small_run() + "--steps 2 --out " + out).code == 0);
+  for (const std::string& program :
+       {command("train_gpt", work.small_run() + "--print-config"), command("train_gpt", "--help"),
+        command("plot", "--help"), command("plot", out), command("parity", ""), command("schedule", ""),
+        command("generate", "--checkpoint " + out + " --prompt A --length 5"), command("checkpoint", "inspect " + out),
+        command("checkpoint", "verify " + out)}) {
+    const Result closed = shell(program + " >&-");
+    CAPTURE(program);
+    check_refused(closed, 74, {"[stdout] standard output is closed"});
+  }
+  for (const std::string& program :
+       {command("train_gpt", work.small_run()), command("plot", out + " --svg " + work.path("loss.svg")),
+        command("prepare_data", fmt::format("--data {} --out {}", work.path("text.txt"), work.path("tokens")))}) {
+    CAPTURE(program);
+    CHECK(shell(program + " >&-").code == 0);
+  }
+}
+
+TEST_CASE("files and pipes without an end are refused with name, size and limit") {
+  const Workplace work;
+  const std::string out = work.path("run"), sparse = work.path("sparse");
+  REQUIRE(run("train_gpt", work.small_run() + "--steps 2 --out " + out).code == 0);
+  std::ofstream(sparse) << "{";
+  fs::resize_file(sparse, std::uintmax_t{1} << 42);
+  for (const std::string& program :
+       {command("train_gpt", work.small_run() + "--config " + sparse),
+        command("train_gpt", work.small_run() + "--tokenizer bpe:" + sparse), command("plot", sparse),
+        command("generate", fmt::format("--checkpoint {} --prompt-file {}", out, sparse)),
+        command("run", fmt::format("-- {} --config {}", command("train_gpt", "--out q"), sparse))}) {
+    CAPTURE(program);
+    check_refused(shell(program), 65, {sparse + " has 4398046511104 bytes; expected at most "});
+  }
+  check_refused(shell(command("generate", fmt::format("--checkpoint {} --prompt-file - </dev/zero", out))), 65,
+                {"standard input has more than 67108864 bytes; expected at most 67108864 for a prompt"});
+}
+
+TEST_CASE("a loop of links and a current folder that is gone are named as the cause") {
+  const Workplace work;
+  const std::string out = work.path("run"), loop = work.path("loop"), reason = "Too many levels of symbolic links";
+  REQUIRE(run("train_gpt", work.small_run() + "--steps 2 --out " + out).code == 0);
+  fs::create_symlink("loop", loop);
+  fs::create_symlink("nothing", work.folder / "dangling");
+  for (const std::string& program :
+       {command("train_gpt", work.small_run() + "--out " + loop),
+        command("train_gpt", work.small_run() + "--out " + loop + "/x"),
+        command("train_gpt", work.small_run() + "--data " + loop),
+        command("train_gpt", work.small_run() + "--config " + loop),
+        command("train_gpt", work.small_run() + "--resume " + loop),
+        command("generate", "--prompt A --checkpoint " + loop), command("checkpoint", "inspect " + loop),
+        command("plot", loop), command("plot", out + " --svg " + loop),
+        command("prepare_data", fmt::format("--data {} --out {}", work.path("text.txt"), loop))}) {
+    CAPTURE(program);
+    check_refused(shell(program), 74, {loop, reason});
+  }
+  CHECK(fs::is_symlink(loop));
+  check_refused(run("train_gpt", work.small_run() + "--out " + work.path("dangling")), 74,
+                {work.path("dangling") + " is a symbolic link to nothing"});
+  for (const std::string& program :
+       {command("train_gpt", work.small_run() + "--out r"), command("train_gpt", work.small_run() + "--resume r"),
+        command("generate", "--prompt A --checkpoint r"), command("plot", "r"),
+        command("prepare_data", fmt::format("--data {} --out r", work.path("text.txt")))}) {
+    CAPTURE(program);
+    const Result gone = shell(fmt::format("mkdir {0}; cd {0}; rmdir {0}; {1}", work.path("gone"), program));
+    INFO(gone.output);
+    CHECK((gone.code == 64 || gone.code == 74));
+    CHECK(contains(gone.output, "the current folder was removed"));
+    CHECK_FALSE(contains(gone.output, ":  is not a folder"));
+  }
+}
+
 TEST_CASE("few open files suffice for a checkpoint of many") {
   const Workplace work;
   const std::string out = work.path("run");
@@ -136,6 +211,26 @@ TEST_CASE("a signal before training ends the program with 75 and a message") {
   }
 }
 
+TEST_CASE("a signal in the first milliseconds ends the program; once it is caught, with 75 and a message") {
+  const Workplace work;
+  const std::string train = command("train_gpt", work.small_run() + "--steps 1000000");
+  const std::string message = "told to stop before training began";
+  for (int milliseconds = 0; milliseconds <= 10; ++milliseconds) {
+    const Result ended = shell(fmt::format("{} & p=$!; sleep 0.{:03}; kill -TERM $p; wait $p", train, milliseconds));
+    INFO(milliseconds, " ms: ", ended.output);
+    // Before main() nothing can catch it: the shell then sees the signal itself. After the first steps there is a save.
+    CHECK((ended.code == 128 + SIGTERM || ended.code == 75));
+    if (ended.code == 75) CHECK((contains(ended.output, message) || contains(ended.output, "preempted")));
+  }
+  // As soon as the system says that SIGTERM, which is number 15, is caught.
+  const Result caught =
+      shell(train +
+            " & p=$!; until (( 0x$(grep SigCgt /proc/$p/status | cut -f 2) & 0x4000 )); do kill -0 $p || exit 99; "
+            "done; kill -TERM $p; wait $p");
+  INFO(caught.output);
+  CHECK(caught.code == 75);
+}
+
 TEST_CASE("values of any length are not repeated whole") {
   const Workplace work;
   const std::string value = "$(head -c 120000 /dev/zero | tr \"\\\\0\" A)";
@@ -144,6 +239,17 @@ TEST_CASE("values of any length are not repeated whole") {
     const Result refused = shell(fmt::format("{} {} {}", command("train_gpt", work.small_run()), flag, value));
     CAPTURE(flag);
     CHECK((refused.code == 64 || refused.code == 65 || refused.code == 74));
+    CHECK(refused.output.size() < 1500);
+    CHECK(occurrences(refused.output, "FATAL[") == 1);
+  }
+  for (const std::string arguments :
+       {"generate --prompt A --checkpoint", "generate --checkpoint none --prompt A --dtype", "checkpoint verify",
+        "checkpoint diff LICENSE", "checkpoint", "parity --mesh", "schedule --pipeline",
+        "prepare_data --out none --data", "prepare_data", "plot", "run --restarts", "train --task"}) {
+    const Result refused = shell(fmt::format("{}/{} {}", TRIREME_BIN, arguments, value));
+    CAPTURE(arguments);
+    CAPTURE(refused.output.substr(0, 500));
+    CHECK(refused.code != 0);
     CHECK(refused.output.size() < 1500);
     CHECK(occurrences(refused.output, "FATAL[") == 1);
   }
@@ -184,6 +290,28 @@ TEST_CASE("control characters in a value do not reach the terminal") {
   }
 }
 
+TEST_CASE("control characters in the name of a run's folder do not reach the terminal") {
+  const Workplace work;
+  const std::string out = "'" + work.path("a\x1b[31mb\nc") + "'";  // in quotes for the shell
+  REQUIRE(run("train_gpt", work.small_run() + "--out " + out).code == 0);
+  for (const std::string command : {"inspect ", "verify "}) {
+    const Result shown = run("checkpoint", command + out);
+    CHECK(shown.code == 0);
+    CHECK_FALSE(contains(shown.output, "\x1b"));
+    CHECK(contains(shown.output, "\\x1b[31mb\\x0a"));
+  }
+}
+
+TEST_CASE("plot replaces a drawing, and no other file") {
+  const Workplace work;
+  const std::string out = work.path("run"), metrics = out + "/metrics.jsonl", svg = work.path("loss.svg");
+  REQUIRE(run("train_gpt", work.small_run() + "--out " + out).code == 0);
+  check_refused(run("plot", out + " --svg " + metrics), 64, {"metrics.jsonl", "is not a drawing"});
+  CHECK(run("plot", out + " --svg " + svg).code == 0);
+  CHECK(run("plot", out + " --svg " + svg).code == 0);
+  CHECK(run("plot", out).code == 0);  // the metrics are whole
+}
+
 TEST_CASE("`run` waits for its job also if it was started with SIGCHLD ignored, and does not restart what cannot fit") {
   const Workplace work;
   const auto supervised = [&](const std::string& flags) {
@@ -216,6 +344,9 @@ TEST_CASE("flags that would have no effect, or have no value, are refused") {
   check_refused(run("train_gpt", work.small_run() + "--profile \"\""), 64, {"--profile is empty"});
   check_refused(run("train_gpt", work.small_run() + "--global-batch 2 --keep-packed on"), 64,
                 {"--keep-packed on with one micro-batch"});
+  check_refused(run("train_gpt", work.small_run() + "--optimizer muon --momentum 0 --nesterov on"), 64, {"--nesterov"});
+  check_refused(run("train_gpt", work.small_run() + "--optimizer sgd --momentum 0 --moments bf16"), 64, {"--moments"});
+  check_refused(run("train_gpt", work.small_run() + "--decay-factor '*.bias=2'"), 64, {"with weight decay", "*.bias"});
   check_refused(run("checkpoint", ""), 64, {"no command is given"});
   check_refused(run("train_gpt", work.small_run() + "--learning-rate 1"), 64, {"did you mean --lr?"});
 }
@@ -238,7 +369,7 @@ TEST_CASE("bash completes flags, values and files") {
                              command("train_gpt", "--completions bash"), words, at))
         .output;
   };
-  CHECK(completed("train_gpt --warm", 1) == "--warmup-steps\n");
+  CHECK(completed("train_gpt --warmup-s", 1) == "--warmup-steps\n");
   CHECK(completed("train_gpt --dtype b", 2) == "bf16\n");
   CHECK(completed("train_gpt --dtype = b", 3) == "bf16\n");
   CHECK(completed("train_gpt --data LICEN", 2) == "LICENSE\n");

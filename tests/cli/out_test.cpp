@@ -1,5 +1,4 @@
-// Where a run is kept: --out and its default, the best checkpoint, the files of TensorBoard, and the port of
-// Prometheus.
+// Where a run is kept: --out and its default, the files of TensorBoard, and the port of Prometheus.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -55,6 +54,16 @@ class Listener {
 
 }  // namespace
 
+TEST_CASE("an --out that cannot be made is refused before the plan, and a dry run keeps nothing") {
+  const Workplace work;
+  const Result refused = run("train_gpt", work.small_run() + "--out " + work.path("text.txt/run"));
+  check_refused(refused, 74, {"[out] ", "text.txt is not a folder", "choose another --out"});
+  CHECK_FALSE(contains(refused.output, "precision"));
+  const Result dry = run("train_gpt", work.small_run() + "--dry-run --out " + work.path("run"));
+  CHECK(dry.code == 0);
+  CHECK_FALSE(contains(dry.output, "kept in"));
+}
+
 TEST_CASE("without --out a run is kept in runs/NAME-DATE, which the plan shows; three at once have three folders") {
   const Workplace work;
   const Result one = inside(work, "$T");
@@ -105,44 +114,6 @@ TEST_CASE("nothing is made by --out none, a dry run, or a run that is refused") 
   for (const char* flag : {"--checkpoint-every 2", "--keep 1", "--tensorboard on"})
     check_refused(inside(work, std::string("$T --out none ") + flag), 64, {"--out"});
   CHECK(folders(work.folder).size() == 1);  // text.txt
-}
-
-TEST_CASE("the best checkpoint stays besides those of --keep, and can be named") {
-  const Workplace work;
-  const std::string out = work.path("run");
-  // A learning rate that grows until the model gets worse.
-  const Result result = run("train_gpt", work.small_run() +
-                                             "--steps 12 --warmup-steps 12 --lr 3 --eval-every 2 "
-                                             "--checkpoint-every 2 --keep 1 --out " +
-                                             out);
-  INFO(result.output);
-  CHECK(result.code == 0);
-  const auto best = nlohmann::json::parse(content_of(out + "/checkpoints/best.json"));
-  const std::vector<double> losses = metric(out + "/metrics.jsonl", "val_loss");
-  REQUIRE(losses.size() == 6);
-  const auto lowest = std::min_element(losses.begin(), losses.end());
-  CHECK(best["val_loss"] == *lowest);
-  CHECK(best["step"] == 2 * (lowest - losses.begin() + 1));
-  REQUIRE(best["step"] != 12);
-  const std::string name = fmt::format("step_{:08}", best["step"].get<int>());
-  CHECK(fs::exists(out + "/checkpoints/" + name));
-  CHECK(fs::exists(out + "/checkpoints/step_00000012"));
-  CHECK(folders(out + "/checkpoints").size() == 3);  // and best.json
-
-  const auto generate = [&](const std::string& path) {
-    return run("generate", "--prompt A --length 2 --checkpoint " + path).output;
-  };
-  CHECK(contains(generate(out), "checkpoint: " + out + "/checkpoints/step_00000012\n"));
-  CHECK(contains(generate(out + "/best"), "checkpoint: " + out + "/checkpoints/" + name + "\n"));
-  CHECK(contains(generate(out + "/checkpoints/best"), name));
-
-  const Result off = run("train_gpt", work.small_run() +
-                                          "--eval-every 2 --checkpoint-every 2 --keep 1 --keep-best off "
-                                          "--out " +
-                                          work.path("off"));
-  CHECK(off.code == 0);
-  CHECK(folders(work.path("off/checkpoints")).size() == 1);
-  check_refused(run("generate", "--prompt A --length 2 --checkpoint " + work.path("off/best")), 64, {"--keep-best"});
 }
 
 TEST_CASE("the validation loss of a resume is that of before, with another micro-batch and mesh") {

@@ -84,8 +84,9 @@ TEST_CASE("two runs that die in their first step have the checkpoint stepped ove
   end_twice(begun, 137, "--steps 9", "TRIREME_FAULT=kill@step=7");
   const Result over = begun.go_on("--steps 9", "TRIREME_FAULT=throw@step=4");
   INFO(over.output);
-  CHECK(contains(over.output,
-                 "\nstepped over step_00000006: 2 runs that resumed from there died before they had made a step\n"));
+  CHECK(contains(
+      over.output,
+      "\nwarning: stepped over step_00000006: 2 runs that resumed from there died before they had made a step\n"));
   CHECK(contains(over.output, "\nresuming after step 3 from "));
   fs::remove_all(begun.out + "/checkpoints/step_00000003");
   begun.check_goes_on_from(6);
@@ -177,6 +178,21 @@ TEST_CASE("a run that has to begin again says so, and keeps the metrics there we
   CHECK(results(work.path("run/metrics.jsonl")).size() == 6);
 }
 
+TEST_CASE("a larger --steps stretches the schedule: a warning names both learning rates, and --decay-steps avoids it") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--out " + work.path("run") + " ";
+  CHECK(run("train_gpt", flags).code == 0);
+  const std::string more = flags + "--steps 12 --resume auto ";
+  CHECK_FALSE(contains(run("train_gpt", more + "--decay-steps 6 --dry-run").output, "stretched"));
+  CHECK_FALSE(contains(run("train_gpt", more + "--lr-schedule constant --dry-run").output, "stretched"));
+  const std::string output = run("train_gpt", more).output;
+  INFO(output);
+  CHECK(contains(output,
+                 "\nwarning: --steps is 12 now and was 6: the schedule is stretched, and the learning rate goes "
+                 "on with "));
+  CHECK(contains(output, "e-04 instead of 1.00e-04; --decay-steps 6 keeps it\n"));
+}
+
 TEST_CASE("a value of --resume that is neither a known word nor an existing path is named") {
   const Begun begun;
   const auto refused = [&](const std::string& value, const std::string& what) {
@@ -243,4 +259,17 @@ TEST_CASE("ranks that see other checkpoints under one path go on from the one th
                     "FATAL[64] [configuration] the checkpoint differs between ranks: " + step_3.string()) == 1);
   CHECK(contains(refused.output, ") on rank 1; expected one; give every rank the same files: "));
   CHECK_FALSE(contains(refused.output, "\nstep 4/9"));
+}
+
+TEST_CASE("a resumed run says which part of the optimizer's state it does not keep") {
+  const Workplace work;
+  const std::string flags = work.small_run() + "--out " + work.path("run") + " ";
+  REQUIRE(run("train_gpt", flags + "--ema-decay 0.9 --optimizer sgd --momentum 0.9").code == 0);
+  const std::string more = flags + "--optimizer sgd --steps 8 --resume auto --dry-run ";
+  const auto warns = [&](const std::string& options) {
+    return contains(run("train_gpt", more + options).output, "which this run does not keep");
+  };
+  CHECK_FALSE(warns("--ema-decay 0.9 --momentum 0.9"));
+  CHECK(warns("--momentum 0.9"));
+  CHECK(warns("--ema-decay 0.9 --momentum 0"));
 }

@@ -1,4 +1,5 @@
-// run: which jobs are started again. Jobs fail, are killed, leave processes behind, or are told to leave. Real training runs: run_training_test.cpp.
+// run: which jobs are started again. Jobs fail, are killed, leave processes behind, or are told to leave. Real training
+// runs: run_training_test.cpp.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
@@ -295,6 +296,13 @@ TEST_CASE("run: a launcher that does not end after its job has failed, as one th
   CHECK(noted[0]["exit"] == 75);
   CHECK(noted[0]["rank"] == 3);
   CHECK(noted[1]["exit"] == 64);
+}
+
+TEST_CASE("run: times beyond the system's clocks are refused") {
+  const Workplace work;
+  for (const std::string flag : {"--pause", "--longest-pause", "--grace"})
+    check_refused(run("run", flag + " 1e300 -- true --out " + work.path("out")), 64,
+                  {flag + ": expected a number in [0, 1000000]"});
 }
 
 TEST_CASE("run: a pause ends when the supervisor is told to leave") {

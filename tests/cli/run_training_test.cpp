@@ -74,13 +74,13 @@ TEST_CASE("run: the reported resumed step is the real one, also if the newest ch
   CHECK(noted[1]["resumed_step"] == 3);
   CHECK(noted[2]["resumed_step"] == 6);
   CHECK(noted[3]["resumed_step"].is_null());
-  CHECK(occurrences(result.output, "\nstepped over step_00000006: ") == 1);
+  CHECK(occurrences(result.output, "\nwarning: stepped over step_00000006: ") == 1);
   CHECK(occurrences(result.output, "\nresuming after step 3 from ") == 1);
   CHECK(contains(result.output, " from step 3 (restart 2; try 2 of 3 for a newer checkpoint)\n"));
 }
 
 TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves, and says so") {
-  const std::string gone = "\nthe supervisor that started this job is gone: nothing will start it again\n";
+  const std::string gone = "\nwarning: the supervisor that started this job is gone: nothing will start it again\n";
   for (const bool mpi : {false, true}) {
     CAPTURE(mpi);
     const Workplace work;
@@ -95,8 +95,7 @@ TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves, 
       const Result result = shell(fmt::format(
           "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run -- {1} {0}/train_gpt {2} --mesh "
           "dp=2 --steps 1000000 --log-every 100 --out {3} >{4} 2>&1 & p=$!; until grep -qs \"^step 100/\" {4}; do "
-          "sleep "
-          "0.01; done; "
+          "sleep 0.01; done; "
           "m=$(cat /proc/$p/task/*/children | tr -d \" \"); {5}; "
           "while kill -0 $m 2>/dev/null && ! grep -q \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit 5",
           TRIREME_BIN, launcher, work.small_run(), work.path("out"), log, then));

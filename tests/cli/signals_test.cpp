@@ -10,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <regex>
 
 #include "tests/cli/support.h"
@@ -70,7 +71,7 @@ Result on_closed_terminal(const std::string& line) {
   Result result;
   std::array<char, 4096> buffer{};
   ssize_t count = 0;
-  while (!contains(result.output, "step 3/") && (count = ::read(terminal, buffer.data(), buffer.size())) > 0)
+  while (!contains(result.output, " 3/1000000 | loss") && (count = ::read(terminal, buffer.data(), buffer.size())) > 0)
     result.output.append(buffer.data(), static_cast<std::size_t>(count));
   ::close(terminal);
   int status = 0;
@@ -180,6 +181,32 @@ TEST_CASE("a run that is told to save does so and goes on") {
   }
 }
 
+TEST_CASE("a signal ends a sample and an evaluation early, and what was trained is saved") {
+  for (const bool mpi : {false, true}) {
+    for (const std::string busy :
+         {"--sample-every 3 --sample-length 100000000", "--eval-every 3 --eval-batches all --val-fraction 0.9"}) {
+      CAPTURE(mpi);
+      CAPTURE(busy);
+      const Workplace work;
+      const bool evaluates = contains(busy, "--eval-every");
+      if (evaluates) {  // of a text that takes seconds
+        std::ofstream text(work.folder / "text.txt", std::ios::app);
+        for (int i = 0; i < 1'000'000; ++i) text << static_cast<char>('A' + i % 40);
+      }
+      const std::string log = work.path("log"), out = work.path("run");
+      const std::string run = "train_gpt " + work.small_run() + flags + "--steps 1000000 --out " + out + " " + busy;
+      const Result left =
+          shell(at_step_3(launched(mpi, run), log, mpi ? "sleep 0.2; kill -USR2 $p" : "sleep 0.2; kill -TERM $p"));
+      const std::string text = content_of(log);
+      INFO(text);
+      CHECK(left.code == 75);
+      CHECK(step_in(text, "\npreempted; saved step (\\d+) in ") == 3);
+      CHECK(metric(out + "/metrics.jsonl", "loss").size() == 3);
+      CHECK(contains(text, "\nthe evaluation after step 3 was cut short: told to leave\n") == evaluates);
+    }
+  }
+}
+
 TEST_CASE("with --out none a signal saves nothing, and the run says so") {
   const Workplace work;
   const std::string log = work.path("log");
@@ -193,6 +220,44 @@ TEST_CASE("with --out none a signal saves nothing, and the run says so") {
   CHECK(left.code == 75);
   CHECK(contains(text, "a signal asks for a save, but --out is none: nothing was saved; continuing\n"));
   CHECK(contains(text, "; --out is none: nothing was saved\n"));
+}
+
+TEST_CASE("Ctrl-Z stops a run each time, and it goes on") {
+  const Workplace work;
+  const std::string log = work.path("log"), run = "train_gpt " + work.small_run() + flags + "--steps 1000000";
+  const std::string state = "sleep 0.3; grep State: /proc/$p/status; ";
+  const Result ended =
+      shell("set -m; " + at_step_3(launched(false, run), log,
+                                   "kill -TSTP $p; " + state + "kill -CONT $p; sleep 0.3; kill -TSTP $p; " + state +
+                                       "kill -CONT $p; sleep 0.3; kill -TERM $p"));
+  INFO(ended.output);
+  CHECK(ended.code == 75);
+  CHECK(occurrences(ended.output, "T (stopped)") == 2);
+}
+
+TEST_CASE("an interrupt is called so, and a second one names the step that was saved last") {
+  const Workplace work;
+  const std::string log = work.path("log"), run = "train_gpt " + work.small_run() + flags + "--steps 1000000 --out ";
+  const Result left = shell("set -m; " + at_step_3(launched(false, run + work.path("one")), log, "kill -INT $p"));
+  const std::string text = shell("cat " + log).output;
+  INFO(text);
+  CHECK(left.code == 75);
+  CHECK(step_in(text, "\ninterrupted; saved step (\\d+) in [0-9.]+ s\n") >= 3);
+  CHECK(occurrences(text, "saved step ") == 1);
+  const std::string twice = fmt::format(
+      "kill -INT $p; until grep -q ^interrupted: {}; do kill -0 $p || exit 98; sleep 0.01; done; kill -INT $p", log);
+  const Result ended =
+      shell("set -m; export TRIREME_FAULT=stop@rank=1,step=30; " +
+            at_step_3(launched(false, run + work.path("two") + " --checkpoint-every 2 --allow-fault-injection"), log,
+                      "sleep 2; " + twice));
+  CHECK(ended.code == 130);
+  const std::string told = shell("cat " + log).output;
+  INFO(told);
+  const std::int64_t newest =
+      step_in(told, "\ninterrupted again: ended at once; the newest checkpoint is that of step (\\d+)\n");
+  REQUIRE(newest >= 2);
+  CHECK(contains(told, fmt::format("\nsaved step {} in ", newest)));
+  CHECK_FALSE(contains(told, fmt::format("\nsaved step {} in ", newest + 2)));
 }
 
 TEST_CASE("a second interrupt ends a run at once") {
@@ -209,5 +274,6 @@ TEST_CASE("a second interrupt ends a run at once") {
   INFO(text);
   CHECK(left.code == 130);
   CHECK(occurrences(text, "interrupted: ending after the step under way; interrupt again to end at once\n") == 1);
+  CHECK(occurrences(text, "interrupted again: ended at once; this run has saved nothing\n") == 1);
   CHECK_FALSE(contains(text, "\nstep 4/"));
 }

@@ -30,18 +30,20 @@ int lines_with(const std::vector<std::string>& lines, const std::string& part) {
 TEST_CASE("on a terminal every line stays, warnings too, and the live line is gone at the end") {
   const Workplace work;
   for (const int columns : {80, 120}) {
-    const Result result = run_on_terminal(columns, "TRIREME_FAULT=nan@step=3,times=1", "train_gpt",
-                                          work.small_run() + "--allow-fault-injection --checkpoint-every 2 --out " +
-                                              work.path(fmt::format("run{}", columns)));
+    const Result result =
+        run_on_terminal(columns, "TRIREME_FAULT=nan@step=3,times=1", "train_gpt",
+                        work.small_run() + "--steps 12 --allow-fault-injection --checkpoint-every 2 --out " +
+                            work.path(fmt::format("run{}", columns)));
     INFO(result.output);
     CHECK(result.code == 0);
     CHECK(contains(result.output, "\x1b[J"));  // there was a live line
     CHECK(contains(result.output, "% | step "));
     const std::vector<std::string> lines = screen_of(result, columns);
-    for (int step = 1; step <= 6; ++step) CHECK(lines_with(lines, fmt::format("step {}/6 | loss ", step)) == 1);
-    CHECK(lines_with(lines, "trireme: injected fault: nan at ") == 1);
+    for (int step = 1; step <= 12; ++step) CHECK(lines_with(lines, fmt::format("step {:>2}/12 | loss ", step)) == 1);
+    CHECK(lines_with(lines, "warning: injected fault: nan at ") == 1);
     CHECK(lines_with(lines, "step 3 skipped: ") == 1);
-    CHECK(lines_with(lines, "saved step 4 in ") == 1);
+    CHECK(lines_with(lines, "saved step 4 (") + lines_with(lines, "saved step 4, the best so far (") == 1);
+    CHECK(lines_with(lines, "done: 12 steps in ") == 1);
     CHECK(lines_with(lines, "where the time went") == 1);
     CHECK(lines_with(lines, "% | step ") == 0);
     CHECK(lines_with(lines, "o validation loss") == 1);  // the chart
@@ -68,7 +70,20 @@ TEST_CASE("NO_COLOR and TERM=dumb are respected") {
   const Workplace work;
   CHECK(contains(run_on_terminal(80, "", "train_gpt", work.small_run()).output, "\x1b[1m"));
   CHECK_FALSE(contains(run_on_terminal(80, "NO_COLOR=1", "train_gpt", work.small_run()).output, "\x1b[1m"));
-  CHECK_FALSE(contains(run_on_terminal(80, "TERM=dumb", "train_gpt", work.small_run()).output, "\x1b"));
+  const Result dumb = run_on_terminal(60, "TERM=dumb", "train_gpt", work.small_run());
+  CHECK_FALSE(contains(dumb.output, "\x1b"));
+  for (const std::string& line : screen_of(dumb, 60)) CHECK(line.size() <= 60);
+}
+
+TEST_CASE("--help fits the window, and 80 columns in a pipe") {
+  for (const std::string program : {"train_gpt", "generate", "plot", "checkpoint"}) {
+    for (const int columns : {50, 80, 90}) {
+      for (const std::string& line : screen_of(run_on_terminal(columns, "", program, "--help"), columns))
+        CHECK_MESSAGE(static_cast<int>(line.size()) <= columns, program, ": ", line);
+    }
+    std::istringstream lines(run(program, "--help").output);
+    for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, program, ": ", line);
+  }
 }
 
 TEST_CASE("--quiet prints the result, and --json events and nothing else") {
@@ -129,7 +144,8 @@ TEST_CASE("plot draws one run, several, and an SVG; it refuses what is no run") 
   CHECK(occurrences(drawn, "class=\"orange-line\"") == 2);
 
   CHECK(run("plot", "--help").code == 0);
+  CHECK(run("plot", "").code == 64);
   check_refused(run("plot", work.path("absent")), 64, {"[plot]", "metrics.jsonl"});
   check_refused(run("plot", one + " --log"), 64, {"'--log'"});
-  check_refused(run("plot", "--svg x.svg"), 64, {"0 runs"});
+  check_refused(run("plot", "--svg x.svg"), 64, {"no runs are named"});
 }

@@ -37,7 +37,7 @@ TEST_CASE("a run on one rank: what it prints and leaves") {
   INFO(output);
   CHECK(contains(output, "vocabulary       40 (padded to "));
   CHECK(contains(output, "micro-batch 2 x dp 1 x accumulation 4 = global batch 8 sequences, 128 tokens per step\n"));
-  CHECK(contains(output, "ln(V) = 3.6889"));
+  CHECK(contains(output, "a random guess scores 3.6889 (ln 40)"));
   for (int step = 1; step <= 6; ++step) CHECK(occurrences(output, fmt::format("\nstep {}/6 | loss ", step)) == 1);
   CHECK(contains(output, "\nstep 6/6 | validation loss "));
   CHECK(contains(output, "--- sample at step 6 ---"));
@@ -185,7 +185,7 @@ TEST_CASE("a run that has made its steps says so, as often as it is asked, and l
       const Result result = again("");
       INFO(result.output);
       CHECK(result.code == 0);
-      CHECK(occurrences(result.output, "\nnothing to do: " + saved +
+      CHECK(occurrences(result.output, "warning: nothing to do: " + saved +
                                            " has made 6 steps, and --steps is 6; raise --steps to go on\n") == 1);
       CHECK_FALSE(contains(result.output, "step 6/6"));
       CHECK_FALSE(contains(result.output, "stepped over"));

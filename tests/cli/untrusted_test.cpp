@@ -88,6 +88,10 @@ TEST_CASE("tokenizers and configurations: malformed JSON, with file and byte") {
     write(file, text);
     return run("train_gpt", work.small_run() + "--config " + file.string());
   };
+  for (const Result& empty : {as_tokenizer(""), as_config("")}) {
+    check_refused(empty, 65, {file.string() + " byte 0: not valid JSON: it is empty (0 bytes); expected a value"});
+    CHECK_FALSE(contains(empty.output, "standard JSON"));
+  }
   check_refused(as_config("{\"lr\": NaN}"), 65, {file.string() + " byte 7: not valid JSON"});
   check_refused(as_config("{\"lr\": 1e999}"), 65, {file.string() + " byte 11: not valid JSON"});
   check_refused(as_config("{\"lr\": 1, \"lr\": 2}"), 65, {file.string() + " byte 10: the key \"lr\" occurs twice"});

@@ -6,7 +6,8 @@
 namespace trireme::testing {
 namespace {
 
-/// Values in [-0.5, 0.5) that differ by rank, index and stream. Not of core/random.h, which takes longer: there are many.
+/// Values in [-0.5, 0.5) that differ by rank, index and stream. Not of core/random.h, which takes longer: there are
+/// many.
 Tensor random_tensor(const Shape& shape, DType dtype, int rank, std::uint32_t stream) {
   Tensor x = Tensor::empty(shape);
   std::uint32_t state = 2654435761U * (stream * 64 + static_cast<std::uint32_t>(rank) + 1);

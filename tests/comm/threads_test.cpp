@@ -198,3 +198,24 @@ TEST_CASE("operations need not be waited for when the group goes away") {
     testing::verify(x.data<float>()[39999] == 4.0F, "two sums give {}", x.data<float>()[39999]);
   });
 }
+
+TEST_CASE("an empty function, a deadline of nothing, and tensors of a forward are refused") {
+  const auto message = [](const std::function<void()>& f) { return testing::error_of(f, ExitCode::internal); };
+  CHECK(says(message([] { run_thread_ranks(2, 1, 3s, nullptr); }), "[run_thread_ranks] the function is empty"));
+  for (const double deadline : {0.0, -1.0})
+    CHECK(says(message([&] { run_thread_ranks(2, 1, ProcessGroup::Deadline(deadline), [](const auto&) {}); }),
+               fmt::format("[run_thread_ranks] a deadline of {} s; expected more than 0", deadline)));
+  const Tensor y = Tensor::zeros({2});
+  Tensor x = Tensor::ones({2});
+  int any = 0;  // comm does not know autograd/node.h; that there is a node is enough
+  x.set_node(std::shared_ptr<Node>(std::shared_ptr<void>(), reinterpret_cast<Node*>(&any)));
+  const std::shared_ptr<ProcessGroup> alone = self_group();
+  ProcessGroup& group = *alone;
+  for (const std::string& text :
+       {message([&] { group.all_reduce(x).wait(); }), message([&] { group.all_gather(x, y).wait(); }),
+        message([&] { group.reduce_scatter(x, y).wait(); }), message([&] { group.all_to_all(x, y).wait(); })})
+    CHECK(says(text, "x requires a gradient, and collectives are not recorded"));
+  CHECK(says(message([&] { group.all_gather(y, x).wait(); }), "[all_gather] y requires a gradient"));
+  group.broadcast(x, 0).wait();  // how ranks get equal weights
+  group.all_reduce(x.detach()).wait();
+}

@@ -31,6 +31,20 @@ TEST_CASE("copy: every layout to every layout keeps the elements") {
   }
 }
 
+TEST_CASE("copy: transposed, in whole squares and at their edges; short rows of heads") {
+  for (const DType dtype : all_dtypes) {
+    const Tensor x = random_ids({150, 3, 70}, 1, 0, 101), heads = random_ids({2, 9, 5, 64}, 2, 0, 101);
+    Tensor from = Tensor::empty(x.shape(), dtype), rows = Tensor::empty(heads.shape(), dtype);
+    assign(from, values(x));
+    assign(rows, values(heads));
+    for (const Tensor& view : {view::transpose(from, 0, 2), view::transpose(from, 1, 2), view::transpose(rows, 1, 2)}) {
+      Tensor to = Tensor::empty(view.shape(), dtype);
+      copy(view, to);
+      check_close(to, values(view), 0, 0);
+    }
+  }
+}
+
 TEST_CASE("copy: from a broadcast view, of no elements, of one element") {
   Tensor to = Tensor::empty({4, 3, 33}, DType::f32);
   const Tensor row = view::expand(random({33}, 1, DType::f32, uniform(-2, 2)), {4, 3, 33});

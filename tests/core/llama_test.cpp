@@ -37,18 +37,44 @@ TEST_CASE("rope turns pairs by their token's position, and back") {
       const std::vector<std::int32_t> positions(some.begin(), some.begin() + shape[1]);
       const Tensor x = random(shape, 1, dtype, uniform(-2, 2));
       Tensor y = Tensor::empty(shape, dtype);
-      table.rope(x, positions_of(positions), 10000, false, y);
+      table.rope(x, positions_of(positions), {10000}, false, y);
       check_close(y, rope_reference(x, positions, 10000), 4 * rounding(dtype), 4 * rounding(dtype));
-      table.rope(y, positions_of(positions), 10000, true, y);  // in place
+      table.rope(y, positions_of(positions), {10000}, true, y);  // in place
       check_close(y, values(x), 8 * rounding(dtype), 8 * rounding(dtype));
     }
   }
   check_same_for_any_threads([&] {
     const Tensor x = random({4, 7, 9, 64}, 2, DType::f32, uniform(-2, 2));
     Tensor y = Tensor::empty(x.shape(), x.dtype());
-    table.rope(x, positions_of(some), 500000, false, y);
+    table.rope(x, positions_of(some), {500000}, false, y);
     return y;
   });
+}
+
+TEST_CASE("rope of neighbours, with other frequencies, and with positions of each sequence") {
+  const std::vector<std::int32_t> places = {0, 1, 5, 4096, 100000, 7, 2, 3};
+  const Tensor positions = view::reshape(positions_of(places), {2, 4});
+  const Tensor frequencies = random({5}, 3, DType::f64, uniform(0.1, 1));
+  for (const DType dtype : floating_dtypes) {
+    const Tensor x = random({2, 4, 3, 10}, 1, dtype, uniform(-2, 2));
+    for (const bool interleaved : {false, true}) {
+      const RopeOptions options = {.base = 1, .frequencies = frequencies, .interleaved = interleaved};
+      std::vector<double> expected = values(x);
+      for (std::size_t row = 0; row < expected.size() / 10; ++row)
+        for (std::size_t i = 0; i < 5; ++i) {
+          double &a = expected[row * 10 + (interleaved ? 2 * i : i)],
+                 &b = expected[row * 10 + (interleaved ? 2 * i + 1 : i + 5)];
+          const double angle = places[row / 3] * frequencies.data<double>()[i], old = a;
+          a = old * std::cos(angle) - b * std::sin(angle);
+          b = b * std::cos(angle) + old * std::sin(angle);
+        }
+      Tensor y = Tensor::empty(x.shape(), dtype);
+      table.rope(x, positions, options, false, y);
+      check_close(y, expected, 4 * rounding(dtype), 4 * rounding(dtype));
+      table.rope(y, positions, options, true, y);  // in place
+      check_close(y, values(x), 8 * rounding(dtype), 8 * rounding(dtype));
+    }
+  }
 }
 
 TEST_CASE("swiglu and its gradient") {

@@ -69,6 +69,39 @@ TEST_CASE("sgd: with and without momentum") {
   }
 }
 
+TEST_CASE("sgd by Nesterov's rule, and Lion") {
+  for (const SgdRule rule : {SgdRule::nesterov, SgdRule::lion}) {
+    const std::int64_t n = 1037;
+    Tensor weight = random({n}, 1, DType::f32, uniform(-2, 2)), momentum = Tensor::zeros({n});
+    Tensor low = Tensor::empty({n}, DType::bf16);
+    std::vector<double> w = values(weight), v(w.size(), 0);
+    const double mu = 0.98, blend = 0.9, decay = 0.01, lr = 0.05;
+    for (unsigned step = 0; step < 4; ++step) {
+      Tensor gradient = random({n}, 10 + step, DType::f32, uniform(-2, 2));
+      if (step == 0) gradient.data<float>()[7] = 0;  // Lion's direction is then 0
+      const SgdUpdate update{gradient, weight, momentum, low, decay};
+      table.sgd({.lr = lr, .momentum = mu, .gradient_scale = 2, .rule = rule, .blend = blend}, {&update, 1});
+      const std::vector<double> g = values(gradient);
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        if (rule == SgdRule::nesterov) {
+          const double fresh = 2 * g[i] + decay * w[i];
+          v[i] = mu * v[i] + fresh;
+          w[i] -= lr * (fresh + mu * v[i]);
+        } else {
+          const double mix = blend * v[i] + (1 - blend) * 2 * g[i];
+          w[i] -= lr * ((mix > 0 ? 1 : mix < 0 ? -1 : 0) + decay * w[i]);
+          v[i] = mu * v[i] + (1 - mu) * 2 * g[i];
+        }
+      }
+      check_close(weight, w, 1e-6, 1e-6);
+      check_close(momentum, v, 1e-6, 1e-6);
+      check_close(low, values(cast(weight, DType::bf16)), 0, 0);
+    }
+    const SgdUpdate without{momentum, weight};
+    CHECK_THROWS_AS(table.sgd({.rule = rule}, {&without, 1}), Error);
+  }
+}
+
 TEST_CASE("optimizers: a list gives the bits of one tensor after the other, for any number of threads") {
   const std::vector<std::int64_t> counts = {3, 0, 100003, 1024, 1, 9000, 0};
   std::vector<Tensor> gradients, starts;

@@ -182,3 +182,34 @@ TEST_CASE("reduce: the same for any number of threads") {
     check_same_for_any_threads([&] { return Tensor::full({}, table.sum_squares({&x, 1}).value(), DType::f64); });
   }
 }
+
+TEST_CASE("cumsum: along the middle dim, from both ends, sums rounded once") {
+  for (const DType dtype : floating_dtypes) {
+    for (const Shape& shape :
+         {Shape{3, 7, 5}, Shape{2, 40, 1}, Shape{19, 300, 1}, Shape{1, 1, 300}, Shape{2, 3, 700}, Shape{0, 2, 2}}) {
+      for (const bool reverse : {false, true}) {
+        const Tensor x = random(shape, 1, dtype);
+        Tensor y = Tensor::empty(shape, dtype);
+        table.cumsum(x, reverse, y);
+        std::vector<double> expected = values(x);
+        const std::int64_t length = shape[1], width = shape[2];
+        for (std::int64_t n = 0; n < shape[0]; ++n) {
+          for (std::int64_t d = 0; d < width; ++d) {
+            double sum = 0;
+            for (std::int64_t i = 0; i < length; ++i) {
+              const std::int64_t row = reverse ? length - 1 - i : i;
+              double& element = expected[static_cast<std::size_t>((n * length + row) * width + d)];
+              element = sum += element;
+            }
+          }
+        }
+        check_close(y, expected, rounding(dtype), dtype == DType::f64 ? 1e-13 : 2e-5);
+        check_same_for_any_threads([&] {
+          Tensor again = Tensor::empty(shape, dtype);
+          table.cumsum(x, reverse, again);
+          return again;
+        });
+      }
+    }
+  }
+}

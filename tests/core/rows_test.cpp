@@ -1,4 +1,4 @@
-// Kernels over rows: softmax, top_k, layer norm, RMS norm, embedding; forward and backward.
+// Kernels over rows: softmax, top_k, layer norm, RMS norm, embedding, gather and scatter_add; forward and backward.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@ using namespace trireme::testing;
 
 namespace {
 
-const Shape row_shapes[] = {{1, 1}, {3, 5}, {7, 16}, {19, 65}, {300, 33}, {2, 1025}};
+const Shape row_shapes[] = {{1, 1}, {3, 5}, {7, 16}, {19, 65}, {300, 33}, {2, 1025}, {2, 5000}};
 
 struct Rows {
   std::size_t rows, columns;
@@ -102,7 +102,8 @@ TEST_CASE("softmax: forward and backward, also in place") {
 
 TEST_CASE("top_k: the largest in order against a stable sort, a NaN above all numbers") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    for (const auto& [rows, width, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {7, 8, 2}, {500, 64, 6}, {3, 70, 70}}) {
+    for (const auto& [rows, width, k] :
+         {std::array<std::int64_t, 3>{1, 1, 1}, {7, 8, 2}, {500, 64, 6}, {3, 70, 70}, {9, 700, 1}, {4, 300, 40}}) {
       CAPTURE(fmt::format("{} {} of {}", name(dtype), k, width));
       std::vector<double> values(static_cast<std::size_t>(rows * width));
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -211,6 +212,39 @@ TEST_CASE("embedding: rows of a slice of the vocabulary; repeated and absent ids
     check_close(y, rows, 0, 0);
     table.embedding_backward(dy, ids, first, dweight);
     check_close(dweight, sums, 4 * rounding(acc_of(dtype)), 4 * rounding(acc_of(dtype)));
+  }
+}
+
+TEST_CASE("gather and scatter_add: along any dim, of views, with smaller indices and some out of range") {
+  for (const DType dtype : floating_dtypes) {
+    for (const int dim : {0, 1, 2}) {
+      const Tensor x = view::transpose(random({70, 5, 6}, 1, dtype), 0, 2);  // [6, 5, 70]
+      const Shape picks = Shape{6, 4, 60}.with(dim, 80);
+      const Tensor index = random_ids(picks, 2, -1, static_cast<int>(x.size(dim)) + 1);
+      const Tensor added = random(picks, 3, dtype), first = random(x.shape(), 4, acc_of(dtype));
+      std::vector<double> picked(static_cast<std::size_t>(picks.count()), 0), sums = values(first);
+      const std::vector<double> from = values(contiguous(x)), add = values(added), id = values(index);
+      const Shape strides = row_major_strides(x.shape());
+      for (std::int64_t i = 0; i < picks.count(); ++i) {
+        Shape at = {i / (picks[1] * picks[2]), i / picks[2] % picks[1], i % picks[2]};
+        at[dim] = static_cast<std::int64_t>(id[static_cast<std::size_t>(i)]);
+        if (at[dim] < 0 || at[dim] >= x.size(dim)) continue;
+        const auto place = static_cast<std::size_t>(at[0] * strides[0] + at[1] * strides[1] + at[2]);
+        picked[static_cast<std::size_t>(i)] = from[place];
+        sums[place] += add[static_cast<std::size_t>(i)];
+      }
+      Tensor y = Tensor::empty(picks, dtype);
+      table.gather(x, dim, index, y);
+      check_close(y, picked, 0, 0);
+      Tensor total = clone(first);
+      table.scatter_add(added, dim, index, total);
+      check_close(total, sums, 4 * rounding(acc_of(dtype)), 16 * rounding(acc_of(dtype)));
+      check_same_for_any_threads([&] {
+        Tensor again = clone(first);
+        table.scatter_add(added, dim, index, again);
+        return again;
+      });
+    }
   }
 }
 

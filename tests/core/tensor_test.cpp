@@ -61,6 +61,65 @@ TEST_CASE("tensor: making, reading, typing") {
   check_throws([] { Tensor::empty({2, -1}); }, "must not be negative");
 }
 
+TEST_CASE("an undefined tensor: every member returns what it says, or throws") {
+  const auto each = [](Tensor x) {
+    const Tensor& constant = x;
+    CHECK_FALSE(x.defined());
+    CHECK(x.count() == 0);
+    CHECK(x.bytes() == 0);
+    CHECK(x.version() == 0);
+    CHECK_FALSE(x.has_elements());
+    CHECK_FALSE(x.requires_grad());
+    CHECK(x.node() == nullptr);
+    CHECK(x.owners() == 0);
+    CHECK_FALSE(x.sole_owner());
+    CHECK(x.storage().expired());
+    CHECK_FALSE(x.shares_storage_with(Tensor()));
+    CHECK_FALSE(x.shares_storage_with(Tensor::zeros({2})));
+    CHECK(x.columns().width == 0);
+    CHECK_FALSE(x.detach().defined());
+    CHECK_FALSE(x.to(Device::cpu).defined());
+    CHECK_FALSE(x.to(Device::cuda).defined());
+    CHECK(to_string(x) == "undefined");
+    static_cast<void>(x.shape(), x.strides(), x.dims(), x.dtype(), x.device(), x.contiguous());
+    x.mark_written();
+    x.set_node(nullptr);
+    check_throws([&] { static_cast<void>(x.size(0)); },
+                 "[Tensor::size] the tensor is undefined: it was never given a value, was "
+                 "moved from, or is an absent gradient or bias; expected one with elements");
+    check_throws([&] { x.data<float>(); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { x.data<std::int32_t>(); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { static_cast<void>(constant.data<const float>()); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { x.raw(); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { static_cast<void>(constant.raw()); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { static_cast<void>(x.device_address()); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { x.span<float>(); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { static_cast<void>(constant.span<const double>()); }, "[Tensor::data] the tensor is undefined");
+    check_throws([&] { static_cast<void>(x.item()); }, "[Tensor::item] the tensor is undefined");
+    check_throws([&] { static_cast<void>(x.as_strided({1}, {1}, 0)); }, "[Tensor::as_strided] the tensor is undefined");
+    check_throws([&] { x.set_version(3); }, "[Tensor::set_version] the tensor is undefined");
+    check_throws([&] { x.set_columns({.width = 3, .whole = 2}); }, "[Tensor::set_columns] the tensor is undefined");
+    check_throws([&] { x.release_elements(); }, "[Tensor::release_elements] the tensor is undefined");
+    check_throws([&] { x.allocate_elements(); }, "[Tensor::allocate_elements] the tensor is undefined");
+    check_throws([&] { static_cast<void>(clone(x)); }, "[clone] the tensor is undefined");
+    check_throws([&] { static_cast<void>(cast(x, DType::bf16)); }, "the tensor is undefined");
+    Tensor other = Tensor::zeros({1});
+    check_throws([&] { copy(x, other); }, "[copy] the tensor is undefined");
+    check_throws([&] { copy(other, x); }, "[copy] the tensor is undefined");
+    for (const auto& view :
+         {+[](const Tensor& t) { return view::reshape(t, {1}); },
+          +[](const Tensor& t) { return view::slice(t, 0, 0, 1); },
+          +[](const Tensor& t) { return view::select(t, 0, 0); },
+          +[](const Tensor& t) { return view::transpose(t, 0, 1); },
+          +[](const Tensor& t) { return view::expand(t, {2}); }, +[](const Tensor& t) { return view::permute(t, {}); }})
+      CHECK_THROWS_AS(view(x), Error);
+  };
+  each(Tensor());
+  Tensor moved = Tensor::ones({2, 3});
+  const Tensor target = std::move(moved);
+  each(moved);  // NOLINT(bugprone-use-after-move): it is undefined then, and says so
+}
+
 TEST_CASE("views: share storage, follow strides") {
   Tensor x = counting({2, 3, 4});
   const Tensor t = view::transpose(x, 0, 2);
@@ -89,6 +148,8 @@ TEST_CASE("views: share storage, follow strides") {
   check_throws([&] { view::reshape(x, {5, 5}); }, "24 elements, which do not fill [5, 5]");
   check_throws([&] { view::reshape(t, {24}); }, "not dense");
   check_throws([&] { view::expand(x, {2, 5, 4}); }, "does not broadcast");
+  check_throws([&] { view::expand(view::slice(x, 1, 0, 1), {2, -1, 4}); }, "must not be negative, got [2, -1, 4]");
+  check_throws([&] { view::expand(x, {-1, 2, 3, 4}); }, "must not be negative");
 }
 
 TEST_CASE("contiguous, clone and cast copy only when they must") {

@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/elementwise.h"
 #include "tests/cuda/support.h"
+#include "tests/support/binary_functions.h"
 #include "tests/support/unary_functions.h"
 
 using namespace trireme;
@@ -41,22 +42,6 @@ double worst_unary(const UnaryFunction& f, std::size_t count, std::size_t offset
   return worst;
 }
 
-double apply(Binary op, double a, double b) {
-  switch (op) {
-    case Binary::add:
-      return a + b;
-    case Binary::subtract:
-      return a - b;
-    case Binary::multiply:
-      return a * b;
-    case Binary::divide:
-      return a / b;
-    case Binary::equal:
-      return a == b ? 1 : 0;
-  }
-  return NAN;
-}
-
 /// The number of elements in memory from the first to the last of a view, both included.
 std::size_t reach(const Shape& shape, const Shape& strides) {
   std::int64_t last = 0;
@@ -81,7 +66,7 @@ double worst_binary(Binary op, const Shape& shape, const Shape& a_strides, const
       rest /= shape[dim];
     }
     const double p = a.at(static_cast<std::size_t>(at_a)), q = b.at(static_cast<std::size_t>(at_b));
-    worst = std::max(worst, error<T>(y.at(static_cast<std::size_t>(i)), apply(op, p, q), room));
+    worst = std::max(worst, error<T>(y.at(static_cast<std::size_t>(i)), testing::exact_binary(op, p, q), room));
   }
   return worst;
 }
@@ -138,7 +123,8 @@ TEST_CASE_TEMPLATE("cuda elementwise: unary functions and their derivatives equa
 
 TEST_CASE_TEMPLATE("cuda elementwise: arithmetic over dense, broadcast and strided operands", T, float, bf16, f16) {
   under_schedules([] {
-    for (const Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal}) {
+    for (const Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal,
+                            Binary::not_equal, Binary::less, Binary::less_equal, Binary::maximum, Binary::minimum}) {
       CAPTURE(static_cast<int>(op));
       CHECK(worst_binary<T>(op, {3, 7, 16}, {112, 16, 1}, {112, 16, 1}, 0) < 1);  // dense
       CHECK(worst_binary<T>(op, {515}, {1}, {1}, 1) < 1);                         // ragged, unaligned

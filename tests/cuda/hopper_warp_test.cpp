@@ -1,5 +1,5 @@
-// The rest of what is Hopper's own: stmatrix, and the TMA store of what it wrote; setmaxnreg in the pairs that the kernels
-// use; named barriers in turns; where shared memory begins.
+// The rest of what is Hopper's own: stmatrix, and the TMA store of what it wrote; setmaxnreg in the pairs that the
+// kernels use; named barriers in turns; where shared memory begins.
 // Read next: cuda/kernels/attention_hopper.h, which uses them together.
 #include <doctest/doctest.h>
 
@@ -22,8 +22,8 @@ constexpr int kTokens = 64, kDim = 64, kHeads = 2, kGroup = 128;
 
 __device__ __forceinline__ int thread_index() { return static_cast<int>(threadIdx.x); }
 
-/// Each warp writes its sixteen rows of in [64, 64] with stmatrix, then stores them by TMA as tokens of head 1. plain: the
-/// same rows, read back by ordinary loads.
+/// Each warp writes its sixteen rows of in [64, 64] with stmatrix, then stores them by TMA as tokens of head 1. plain:
+/// the same rows, read back by ordinary loads.
 __global__ void matrices(const __grid_constant__ TensorMap map, const f16* in, float* plain) {
 #if TRIREME_HOPPER_CODE
   TRIREME_DYNAMIC_SHARED(memory, 1024);

@@ -1,5 +1,5 @@
-// wgmma on its own, in every width that has a wrapper: A K-major, M-major and from registers; B K-major and N-major; every
-// offset in K that the kernels use. The operands are written by plain stores, so TMA takes no part.
+// wgmma on its own, in every width that has a wrapper: A K-major, M-major and from registers; B K-major and N-major;
+// every offset in K that the kernels use. The operands are written by plain stores, so TMA takes no part.
 //
 // Two operands of ones and zeros copy the other one into the result: A[m, k] = (k % 16 == m % 16) makes D[m, n] the
 // element B[m % 16, n] of a step. If the elements of B are their row, or their column, the result tells what was read.
@@ -70,7 +70,8 @@ __global__ void product(const T* a, const T* b, int begin, int end, float* d) {
 #endif
 }
 
-/// An operand's elements, K fastest: the same code for all widths and types, because nvcc is slow to compile copies of it.
+/// An operand's elements, K fastest: the same code for all widths and types, because nvcc is slow to compile copies of
+/// it.
 using Values = std::vector<float>;
 /// Runs one instance of the kernel: a [64, 64], b [N, 64], K from `begin` to `end`, d [64, N].
 using Run = void (*)(const Values& a, const Values& b, int begin, int end, Buffer<float>& d);

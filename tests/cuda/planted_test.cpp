@@ -65,7 +65,7 @@ enum class Bug : std::uint8_t {
 
 int thread() { return static_cast<int>(threadIdx.x); }
 
-// ---- a sum over a block, twice ---------------------------------------------------------------------------------------
+// ---- a sum over a block, twice --------------------------------------------------------------------------------------
 
 void sums(Bug bug, const float* in, float* out) {  // in [2, 128], out [2, 128]: the sum of each row, for every thread
   const int count = bug == Bug::short_shared_array ? 3 : 4;
@@ -104,7 +104,7 @@ bool sums_are_right(Bug bug) {
   return right;
 }
 
-// ---- Ampere: d [16, 16] = a [16, 128] b [128, 16], two warps, each one half of the columns ----------------------------
+// ---- Ampere: d [16, 16] = a [16, 128] b [128, 16], two warps, each one half of the columns --------------------------
 
 constexpr int kStepsA = 4;
 
@@ -165,7 +165,7 @@ bool ampere_is_right(Bug bug) {
   return right;
 }
 
-// ---- Hopper: d [64, 32] = a [64, 64 kSteps] b^T [32, 64 kSteps], one consumer warp group, one producer warp ------------
+// ---- Hopper: d [64, 32] = a [64, 64 kSteps] b^T [32, 64 kSteps], one consumer warp group, one producer warp ---------
 
 constexpr int kSteps = 5, kStages = 2;
 constexpr int kBytesA = 64 * 128, kBytesB = 32 * 128, kBytesD = 64 * 32 * 4;
@@ -283,7 +283,7 @@ bool hopper_is_right(Bug bug) {
   return right;
 }
 
-// ---- the table -------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 bool is_right(Bug bug, Bug first_of_kernel) {
   if (first_of_kernel == Bug::no_copy_wait) return ampere_is_right(bug);

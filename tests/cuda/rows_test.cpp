@@ -27,16 +27,16 @@ Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
   return x;
 }
 
-/// Ids around a slice of `here` rows from `first` on: some outside, some repeated, some -1. With `here` above 512,
-/// most are 3, 515 and their neighbours: rows of the same two blocks of backward. With two rows, most are the first: its
-/// block fills its list.
-void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t here) {
+/// Ids around a slice of `rows` rows that begins at `first`: some outside, some repeated, some -1. Two sizes are special:
+/// - With more than 512 rows, most ids are rows 3, 4, 515 and 516, so two blocks of backward add nearly all gradients.
+/// - With 2 rows, most ids are the first row. Its block then has more ids than its list holds.
+void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t rows) {
   for (std::size_t n = 0; n < ids.size(); ++n) {
     const float u = random_uniform(11, 1, n);
-    ids.set(n, static_cast<std::int32_t>(first - 2 + static_cast<std::int64_t>(u * u * static_cast<float>(here + 4))));
-    if (here > 512)
+    ids.set(n, static_cast<std::int32_t>(first - 2 + static_cast<std::int64_t>(u * u * static_cast<float>(rows + 4))));
+    if (rows > 512)
       ids.set(n, static_cast<std::int32_t>(first + 3 + static_cast<int>(n % 2) * 512 + (u < 0.3F ? 1 : 0)));
-    if (here == 2) ids.set(n, static_cast<std::int32_t>(first + (u < 0.1F ? 1 : 0)));
+    if (rows == 2) ids.set(n, static_cast<std::int32_t>(first + (u < 0.1F ? 1 : 0)));
     if (n % 9 == 4) ids.set(n, -1);
   }
 }

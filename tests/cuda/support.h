@@ -164,8 +164,25 @@ void under_schedule(std::uint64_t, Body&& body) {
   body();
 }
 inline bool slow_build() { return false; }
+struct ScopedMultiprocessors {
+  explicit ScopedMultiprocessors(int) {}
+};
 
 #else
+
+/// Gives the emulated device so many multiprocessors while it lives. A GPU has as many as it has.
+class ScopedMultiprocessors {
+ public:
+  explicit ScopedMultiprocessors(int count)
+      : limits_([count] {
+          trireme::cuda::DeviceLimits limits = trireme::cuda::emu::limits_here;
+          limits.multiprocessors = count;
+          return limits;
+        }()) {}
+
+ private:
+  trireme::cuda::emu::ScopedLimits limits_;
+};
 
 template <class Body>
 void under_schedule(std::uint64_t seed, Body&& body) {

@@ -92,7 +92,8 @@ TEST_CASE("cuda table: arithmetic over dense, broadcast and turned operands, in 
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-      for (const Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal}) {
+      for (const Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::equal,
+                              Binary::not_equal, Binary::less, Binary::less_equal, Binary::maximum, Binary::minimum}) {
         const Shape shape = {2, 5, 9};
         const auto check = [&](const Tensor& a, const Tensor& b, auto&& look_a, auto&& look_b) {
           Tensor y = Tensor::empty(shape, dtype), y2 = like(y);
@@ -113,6 +114,46 @@ TEST_CASE("cuda table: arithmetic over dense, broadcast and turned operands, in 
         gpu().binary(op, y2, wide(there(row)), y2);
         CHECK(difference(y2, y) < 1);
       }
+  });
+}
+
+TEST_CASE("cuda table: powers, and where over dense, broadcast and turned operands") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+      for (const Shape& shape : {Shape{2, 5, 9}, Shape{2, 5, 16}}) {
+        const auto wide = [&](const Tensor& x) { return view::expand(x, shape); };
+        const Tensor a = random(shape, 1, dtype, uniform(-1, 1)), b = random({5, 1}, 2, dtype, uniform(-1, 1)),
+                     number = random(shape, 3, dtype, uniform(-1, 1)),
+                     turned = random({shape[2], 5, 2}, 4, dtype, uniform(-1, 1));
+        Tensor mask = Tensor::empty(shape, dtype), y = Tensor::empty(shape, dtype), y2 = there(mask);
+        host().binary(Binary::less, number, wide(Tensor::zeros({}, dtype)), mask);
+        host().where(mask, a, wide(b), y);
+        gpu().where(there(mask), there(a), wide(there(b)), y2);
+        CHECK(same_bits_there(y2, y));
+        host().where(mask, wide(b), view::transpose(turned, 0, 2), y);
+        gpu().where(there(mask), wide(there(b)), view::transpose(there(turned), 0, 2), y2);
+        CHECK(same_bits_there(y2, y));
+        const Tensor base = random(shape, 5, dtype, uniform(0.5, 2));
+        host().binary(Binary::power, base, a, y);
+        gpu().binary(Binary::power, there(base), there(a), y2);
+        CHECK(difference(y2, y) < 1);
+      }
+  });
+}
+
+TEST_CASE("cuda table: running sums along the middle dim, from both ends") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const Shape& shape : {Shape{3, 7, 5}, Shape{140, 9, 1}, Shape{1, 1, 3}, Shape{0, 2, 2}})
+        for (const bool reverse : {false, true}) {
+          const Tensor x = random(shape, 1, dtype, uniform(-1, 1));
+          Tensor y = Tensor::empty(shape, dtype), y2 = there(x);
+          host().cumsum(x, reverse, y);
+          gpu().cumsum(there(x), reverse, y2);
+          CHECK(same_bits_there(y2, y));
+        }
   });
 }
 
@@ -157,6 +198,23 @@ TEST_CASE("cuda table: dropout of a shard has the CPU's mask") {
       Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
       host().dropout(x, 0.3, 17, 5, where, y);
       gpu().dropout(y2, 0.3, 17, 5, where, y2);
+      CHECK(same_bits_there(y2, y));
+    }
+  });
+}
+
+TEST_CASE("cuda table: rounding of a shard at random gives the CPU's bits") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    struct Case {
+      Shape local, whole, begin;
+    };
+    for (const Case& c : {Case{{3, 4, 6}, {6, 4, 11}, {2, 0, 5}}, Case{{7, 16}, {7, 16}, {0, 0}},
+                          Case{{6, 1}, {6, 5}, {0, 2}}, Case{{1030}, {2000}, {7}}, Case{{0, 3}, {4, 3}, {4, 0}}}) {
+      const Tensor x = random(c.local, 1, DType::f32, uniform(-1, 1));
+      Tensor y = Tensor::empty(c.local, DType::bf16), y2 = like(y);
+      host().round_at_random(x, 17, 5, {c.whole, c.begin}, y);
+      gpu().round_at_random(there(x), 17, 5, {c.whole, c.begin}, y2);
       CHECK(same_bits_there(y2, y));
     }
   });

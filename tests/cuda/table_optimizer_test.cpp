@@ -30,10 +30,15 @@ TEST_CASE("cuda table: adamw over more than one tile, with f32 gradients and a 1
   });
 }
 
-TEST_CASE("cuda table: sgd with and without momentum, with a 16-bit copy of the weights") {
+TEST_CASE("cuda table: sgd by each rule, with and without momentum, with a 16-bit copy of the weights") {
   const cuda::ScopedEmulatedDevice device;
+  struct Kind {
+    SgdRule rule;
+    bool with_momentum = true;
+  };
   for (const std::int64_t count : {0, 1, 1030})
-    for (const bool with_momentum : {true, false})
+    for (const auto& [rule, with_momentum] :
+         {Kind{SgdRule::momentum}, Kind{SgdRule::momentum, false}, Kind{SgdRule::nesterov}, Kind{SgdRule::lion}})
       for (const DType low_dtype : DTypes::training) {
         CAPTURE(count);
         const Tensor gradient = random({count}, 1, DType::f32, uniform(-1, 1));
@@ -41,11 +46,15 @@ TEST_CASE("cuda table: sgd with and without momentum, with a 16-bit copy of the 
         Tensor v = with_momentum ? random({count}, 3, DType::f32, uniform(-1, 1)) : Tensor(), v2 = there(v);
         Tensor low = low_dtype == DType::f32 ? Tensor() : Tensor::empty({count}, low_dtype);
         Tensor low2 = low.defined() ? like(low) : Tensor();
-        const SgdOptions options{.lr = 0.1, .momentum = 0.9, .gradient_scale = 0.5};
+        const SgdOptions options{.lr = 0.1, .momentum = 0.9, .gradient_scale = 0.5, .rule = rule, .blend = 0.8};
         const SgdUpdate update{gradient, w, v, low, 0.01}, update2{there(gradient), w2, v2, low2, 0.01};
         host().sgd(options, {&update, 1});
         gpu().sgd(options, {&update2, 1});
         CHECK(difference(w2, w, 1e-6) < 1);
+        if (!with_momentum && count > 0) {
+          const SgdOptions nesterov{.rule = SgdRule::nesterov};
+          CHECK(contains(error_of([&] { gpu().sgd(nesterov, {&update2, 1}); }), "has no momentum"));
+        }
         if (with_momentum) CHECK(difference(v2, v, 1e-6) < 1);
         if (low.defined()) CHECK(same_bits_there(low2, cast(w2.to(Device::cpu), low_dtype)));
       }

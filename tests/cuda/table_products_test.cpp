@@ -1,5 +1,6 @@
 // Products and attention of the CUDA kernel table against the CPU's: ragged shapes, views, every dtype, and each
 // implementation that has a name.
+#include "core/device_work.h"
 #include "cuda/choices.h"
 #include "cuda/device/persistent.h"
 #include "cuda/kernels/gemm_cut.h"
@@ -207,12 +208,73 @@ TEST_CASE("cuda table: gemm by sm90: what TMA can read equals the CPU's, anythin
   check(DType::f32, {{{9, 13}}, {{13, 7}}, {9, 7}});  // f32 has one product, whatever is selected
 }
 
+TEST_CASE("cuda table: gemm gives sums of a's rows, with the product or after it, by every implementation") {
+  const cuda::ScopedEmulatedDevice device;
+  struct Case {
+    Product product;
+    int launches;  // by sm90 in 16 bits; 0: any number
+  };
+  const Case cases[] = {
+      {{{{40, 72}, true}, {{40, 24}}, {72, 24}, {}, false, true}, 1},
+      {{{{333, 40}, true}, {{333, 24}}, {40, 24}, {.alpha = 0.5, .beta = 1}, false, true}, 1},
+      {{{{40, 72}, true}, {{40, 24}}, {72, 24}, {}, true, true}, 1},              // with a bias
+      {{{{40, 72}, true}, {{40, 24}}, {72, 24}, {}, false, false}, 2},            // a result of 16 bits
+      {{{{33, 40}}, {{40, 24}}, {33, 24}, {}, false, true}, 2},                   // a as it is stored
+      {{{{33, 40}}, {{24, 40}, true}, {33, 24}, {}, false, true}, 2},             // b transposed
+      {{{{16, 24}, true}, {{40, 16}, true}, {24, 40}, {}, false, true}, 0},       // both
+      {{{{40, 72}, true}, {{40, 24}}, {72, 24}, {.beta = 0.5}, false, true}, 0},  // a factor
+      {{{{40, 72}, true}, {{40, 0}}, {72, 0}, {}, false, true}, 1},               // no columns
+  };
+  for (const std::string_view selected_name : {"trireme", "sm80", "sm90"}) {
+    const Selected selected(selected_name);
+    CAPTURE(selected_name);
+    for (const DType dtype : DTypes::training)
+      for (const auto& [p, launches] : cases) {
+        CAPTURE(name(dtype));
+        CAPTURE(p.a.shape);
+        CAPTURE(p.c);
+        const bool by_sm90 = selected_name == "sm90" && dtype != DType::f32;
+        check(dtype, p);
+        const Tensor a = random(p.a.shape, 1, dtype, uniform(-1, 1)), b = random(p.b.shape, 2, dtype, uniform(-1, 1));
+        Tensor c = Tensor::zeros(p.c, p.f32_out ? DType::f32 : dtype), c2 = there(c), c3 = there(c);
+        Tensor sums = Tensor::full({p.c[0]}, NAN), sums2 = there(sums);
+        GemmOptions options = p.options;
+        gpu().gemm(p.a.view_of(there(a)), p.b.view_of(there(b)), c3, options);
+        options.row_sums = sums;
+        host().gemm(p.a.view_of(a), p.b.view_of(b), c, options);
+        options.row_sums = sums2;
+        const Tensor a2 = p.a.view_of(there(a)), b2 = p.b.view_of(there(b));
+        const std::uint64_t before = device_work().launches;
+        gpu().gemm(a2, b2, c2, options);
+        if (by_sm90 && launches > 0) CHECK(device_work().launches - before == static_cast<std::uint64_t>(launches));
+        CHECK(difference(sums2, sums, 2e-5) < 1);
+        CHECK(same_bits_there(c2, c3.to(Device::cpu)));
+        Tensor expected = Tensor::zeros({p.c[0], 1}, DType::f64);
+        host().reduce(Reduction::sum, cast(p.a.view_of(a), DType::f64), expected);
+        CHECK(difference(sums2, cast(view::reshape(expected, sums.shape()), DType::f32), 2e-5) < 1);
+      }
+  }
+  const Tensor x = Tensor::zeros({2, 8, 8}, DType::bf16, Device::cuda);
+  Tensor c = Tensor::zeros({2, 8, 8}, DType::f32, Device::cuda), sums = Tensor::zeros({8}, DType::f32, Device::cuda);
+  CHECK(contains(error_of([&] { gpu().gemm(x, x, c, {.row_sums = sums}); }), "row sums of a batch"));
+  const Tensor one = view::select(x, 0, 0);
+  Tensor narrow = Tensor::zeros({8}, DType::bf16, Device::cuda), of_one = view::select(c, 0, 0);
+  CHECK(contains(error_of([&] { gpu().gemm(one, one, of_one, {.row_sums = narrow}); }), "expected f32 [8], dense"));
+}
+
 TEST_CASE("cuda table: gemm by sm90 divides a long sum among multiprocessors, and finds memory for the parts") {
   const cuda::ScopedEmulatedDevice device;
   const Selected selected("sm90");
-  constexpr int k = 64 * 22;
-  CHECK(cuda::sm90::cut(64, 64, k, 1, cuda::usable_multiprocessors(), true, true).divided == 1);
+  constexpr int k = 64 * 42;
+  CHECK(cuda::sm90::cut(64, 64, k, 1, cuda::sm90::resident_of_gemm(), true, cuda::Epilogues::simple).shares.tiles() ==
+        1);
   check(DType::bf16, {{{k, 64}, true}, {{k, 64}}, {64, 64}, {}, false, true});
+  const Tensor a = random({k, 64}, 1, DType::bf16, uniform(-1, 1)), on_gpu = there(a);
+  Tensor c = Tensor::zeros({64, 64}, DType::f32, Device::cuda), sums = Tensor::zeros({64}, DType::f32, Device::cuda);
+  gpu().gemm(view::transpose(on_gpu, 0, 1), on_gpu, c, {.row_sums = sums});
+  Tensor expected = Tensor::zeros({1, 64}, DType::f32);
+  host().reduce(Reduction::sum, a, expected);
+  CHECK(difference(sums, view::reshape(expected, {64}), 2e-5) < 1);
 }
 
 TEST_CASE("cuda table: attention and its backward: dtypes, grouped heads, documents, head dims that are padded") {
@@ -314,6 +376,12 @@ TEST_CASE("cuda table: products without a kernel and unknown names are refused")
   Tensor wide = Tensor::zeros({4, 4}, DType::f64, Device::cuda);
   check_refused([&] { gpu().gemm(wide, wide, wide, {}); }, "gemm has no cuda kernel for f64");
   Tensor heads = Tensor::zeros({1, 2, 1, 136}, DType::bf16, Device::cuda), lse = Tensor::zeros({1, 1, 2});
+  Tensor small = Tensor::zeros({1, 2, 1, 8}, DType::bf16, Device::cuda);
+  check_refused(
+      [&] {
+        gpu().attention(small, small, small, {1, 30}, true, {}, small, lse);
+      },
+      "a softcap of scores, 30");
   check_refused([&] { gpu().attention(heads, heads, heads, 1, true, {}, heads, lse); },
                 "attention has no cuda kernel for head dims of 136");
   check_refused(

@@ -57,6 +57,27 @@ TEST_CASE("cuda table: embedding in a slice of the vocabulary, its gradient adde
   });
 }
 
+TEST_CASE("cuda table: gather and scatter_add, along any dim, of views, with indices out of range") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const int dim : {0, 1, 2}) {
+        const Tensor x = view::transpose(random({7, 5, 6}, 1, dtype, uniform(-1, 1)), 0, 2);  // [6, 5, 7]
+        const Shape picks = Shape{6, 4, 3}.with(dim, 8);
+        const Tensor index = random_ids(picks, 2, -1, static_cast<int>(x.size(dim)) + 1);
+        const Tensor values = random(picks, 3, dtype, uniform(-1, 1));
+        Tensor y = Tensor::empty(picks, dtype), y2 = like(y);
+        Tensor sums = random(x.shape(), 4, DType::f32, uniform(-1, 1)), sums2 = there(sums);
+        host().gather(x, dim, index, y);
+        gpu().gather(view::transpose(there(contiguous(view::transpose(x, 0, 2))), 0, 2), dim, there(index), y2);
+        CHECK(same_bits_there(y2, y));
+        host().scatter_add(values, dim, index, sums);
+        gpu().scatter_add(there(values), dim, there(index), sums2);
+        CHECK(same_bits_there(sums2, sums));
+      }
+  });
+}
+
 TEST_CASE("cuda table: rope turned and turned back, in place") {
   const cuda::ScopedEmulatedDevice device;
   under_schedules([] {
@@ -66,8 +87,25 @@ TEST_CASE("cuda table: rope turned and turned back, in place") {
           const Tensor x = random({2, 5, 3, width}, 1, dtype, uniform(-1, 1)),
                        positions = random_ids({5}, 2, 0, 100000);
           Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
-          host().rope(x, positions, 10000, inverse, y);
-          gpu().rope(y2, there(positions), 10000, inverse, y2);
+          host().rope(x, positions, {10000}, inverse, y);
+          gpu().rope(y2, there(positions), {10000}, inverse, y2);
+          CHECK(difference(y2, y) < 1);
+        }
+  });
+}
+
+TEST_CASE("cuda table: rope of neighbours, with other frequencies and positions of each sequence, in place") {
+  const cuda::ScopedEmulatedDevice device;
+  under_schedules([] {
+    for (const DType dtype : DTypes::training)
+      for (const bool interleaved : {false, true})
+        for (const std::int64_t width : {2, 14, 32}) {
+          const Tensor x = random({2, 5, 3, width}, 1, dtype, uniform(-1, 1)),
+                       positions = random_ids({2, 5}, 2, 0, 100000),
+                       frequencies = random({width / 2}, 3, DType::f64, uniform(0.1, 1));
+          Tensor y = Tensor::empty(x.shape(), dtype), y2 = there(x);
+          host().rope(x, positions, {1, frequencies, interleaved}, false, y);
+          gpu().rope(y2, there(positions), {1, there(frequencies), interleaved}, false, y2);
           CHECK(difference(y2, y) < 1);
         }
   });

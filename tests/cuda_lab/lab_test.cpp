@@ -7,7 +7,7 @@
 
 #include "examples/cuda_lab/attention/ladder.h"
 #include "examples/cuda_lab/gemm/ladder.h"
-#include "examples/cuda_lab/verdict.h"
+#include "examples/cuda_lab/wrong_levels.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
@@ -117,19 +117,19 @@ TEST_CASE("cuda lab: no level of a ladder is limited to less than the one before
 }
 
 TEST_CASE("cuda lab: a level is wrong above what is accepted, and when its error is not a number") {
-  lab::Verdict verdict;
-  verdict.add("sums", "right", 0.5, 1);
-  verdict.add("sums", "just", 1, 1);
-  CHECK(verdict.wrong().empty());
-  verdict.add("sums", "far", 1.5, 1);
-  verdict.add("sums", "none", std::nan(""), 1);
-  verdict.add("norms", "negative", -std::nan(""), 1);
-  verdict.add("norms", "endless", INFINITY, 1);
-  REQUIRE(verdict.wrong().size() == 4);
-  CHECK(verdict.wrong()[0] == "far of sums (error 1.5e+00; expected at most 1.0e+00)");
-  CHECK(verdict.wrong()[1].find("none of sums") == 0);
-  CHECK(verdict.wrong()[2].find("negative of norms") == 0);
-  CHECK(verdict.wrong()[3].find("endless of norms") == 0);
+  lab::WrongLevels wrong;
+  wrong.add("sums", "right", 0.5, 1);
+  wrong.add("sums", "just", 1, 1);
+  CHECK(wrong.names().empty());
+  wrong.add("sums", "far", 1.5, 1);
+  wrong.add("sums", "none", std::nan(""), 1);
+  wrong.add("norms", "negative", -std::nan(""), 1);
+  wrong.add("norms", "endless", INFINITY, 1);
+  REQUIRE(wrong.names().size() == 4);
+  CHECK(wrong.names()[0] == "far of sums (error 1.5e+00; expected at most 1.0e+00)");
+  CHECK(wrong.names()[1].find("none of sums") == 0);
+  CHECK(wrong.names()[2].find("negative of norms") == 0);
+  CHECK(wrong.names()[3].find("endless of norms") == 0);
 }
 
 }  // namespace lab_test

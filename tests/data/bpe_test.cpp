@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/io.h"
+#include "data/bpe_split.h"
 #include "data/bpe_train.h"
 #include "helpers.h"
 #include "tests/support/errors.h"
@@ -20,7 +21,7 @@ namespace {
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
-  BpeSplitter().for_each_word(text, [&](std::string_view word) { words.emplace_back(word); });
+  for_each_bpe_word(text, [&](std::string_view word) { words.emplace_back(word); });
   return words;
 }
 
@@ -29,7 +30,7 @@ BpeTokenizer trained(std::string_view text, std::int32_t vocab) {
 }
 
 /// The textbook encoder: find the best pair, merge all of it from left to right, start again. Quadratic and obvious.
-std::vector<std::int32_t> encode_slowly(const BpeVocabulary& vocabulary, std::string_view text) {
+std::vector<std::int32_t> encode_slowly(const BpeMerges& vocabulary, std::string_view text) {
   std::map<std::string, std::int32_t> ids;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
     ids[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);

@@ -89,6 +89,20 @@ TEST_CASE("a folder is read in order, with separators, without hidden, binary an
   CHECK(load_corpus(options_for(folder / "a.txt", "char", 0.0)).tokens() == 15);
 }
 
+TEST_CASE("a folder with a link that leads nowhere is refused, with the link") {
+  const TempFolder folder;
+  write_file(folder / "a.txt", "a text");
+  fs::create_directory(folder / "b");
+  fs::create_symlink("absent.txt", folder / "b" / "c.txt");
+  const auto refused = [&](ExitCode code) {
+    return error_of([&] { load_corpus({folder.path(), "char", 0, 2}); }, code);
+  };
+  CHECK(contains(refused(ExitCode::data), (folder / "b" / "c.txt").string() + " is a symbolic link to nothing"));
+  fs::remove(folder / "b" / "c.txt");
+  fs::create_symlink("c.txt", folder / "b" / "c.txt");
+  CHECK(contains(refused(ExitCode::io), (folder / "b" / "c.txt").string() + ": Too many levels of symbolic links"));
+}
+
 TEST_CASE("shards give the corpus that their text gives") {
   const TempFolder folder;
   fill_folder(folder / "texts");

@@ -47,6 +47,12 @@ TEST_CASE("every row comes once in an epoch, in an order of its own") {
   }
 }
 
+TEST_CASE("without shuffling, every epoch is in the order of the rows") {
+  const Dataset data({{"x", Tensor::zeros({5})}}, 1, false);
+  for (std::int64_t number = 0; number < 3; ++number)
+    CHECK(epoch(data, number) == std::vector<std::int64_t>{0, 1, 2, 3, 4});
+}
+
 TEST_CASE("rows move far: a shuffled epoch has few neighbours of the order in memory") {
   const std::vector<std::int64_t> order = epoch(numbered(1000), 0);
   int neighbours = 0;
@@ -85,6 +91,9 @@ TEST_CASE("tensors of different lengths, and a name that a batch does not have, 
   CHECK_THROWS_WITH_AS(Dataset({{"x", Tensor::zeros({3})}, {"y", Tensor::zeros({4})}}, 1),
                        doctest::Contains("'y' has 4 rows, 'x' 3"), Error);
   CHECK_THROWS_AS(Dataset({}, 1), Error);
+  CHECK_THROWS_WITH_AS(Dataset({{"x", Tensor()}}, 1), doctest::Contains("[dataset] 'x' is undefined; expected rows"),
+                       Error);
+  CHECK_THROWS_WITH_AS(Dataset({{"x", Tensor::ones({})}}, 1), doctest::Contains("'x' is a single number"), Error);
   CHECK_THROWS_AS(Dataset({{"x", Tensor::zeros({0, 2})}}, 1), Error);
   CHECK_THROWS_WITH_AS(static_cast<void>(numbered(3).make_batch(0, 2)["labels"]), doctest::Contains("only: x, y"),
                        Error);

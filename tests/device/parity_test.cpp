@@ -45,6 +45,25 @@ TEST_CASE("device: one rank, and each axis by itself") {
   for (const std::string& mesh : Meshes{"dp=1", "dp=2", "tp=2", "pp=2", "cp=2"}) check_equal(options(mesh), mesh);
 }
 
+TEST_CASE("device: the parts of later decoders; capped scores are refused") {
+  for (const std::string& mesh : Meshes{"dp=1", "tp=2", "cp=2"}) {
+    GptOptions o = llama(mesh);
+    GptConfig& c = o.model.config;
+    c.rope_scaling = "yarn:4,8";
+    c.rope_interleaved = true;
+    c.qk_norm = true;
+    c.window = 5;
+    c.full_every = 2;
+    c.logit_softcap = 3;
+    c.activation = Activation::geglu;
+    c.document_separator = 0;
+    c.restart_positions = true;
+    check_equal(o, mesh);
+    c.attention_softcap = 3;
+    CHECK_THROWS_WITH_AS(compare(o), doctest::Contains("--attention-softcap 3 on a GPU"), Error);
+  }
+}
+
 // Tensors move between GPUs as with NCCL. The fake in its place delays operations that are under way.
 TEST_CASE("device: messages and collectives between GPUs") {
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2", "cp=2", "dp=2,tp=2,pp=2"}) {

@@ -32,7 +32,8 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "vader,self"}
 # Which programs take the flags of ./trireme COMMAND, besides those that ./trireme help names.
 BEHIND = {"parity": ["build/bin/parity", "build/bin/parity_matrix"], "explore": ["build/bin/explore"],
-          "bench": ["bench/compare.py"]}
+          "bench": ["bench/compare.py"],
+          "peers": [f"scripts/peer_{name}.py" for name in ("common", "gguf", "hf", "lm_eval", "tokenizers")]}
 # Flags in the prose of programs that are not ours.
 FOREIGN = {"--allow-run-as-root", "--index-url", "--learning-rate", "--map-by", "--oversubscribe"}
 

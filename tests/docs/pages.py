@@ -60,6 +60,22 @@ def blocks(page):
     return found
 
 
+def tables(page):
+    """(line, note, cells) of each row below an HTML comment `<!-- rows in: .. -->`; cells: their `code`, or ''."""
+    note, found = "", []
+    for number, line in enumerate(read(page).splitlines(), 1):
+        comment = COMMENT.match(line)
+        if comment:
+            note = comment[1] if comment[1].startswith("rows in: ") else ""
+        elif note and line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+            if any("`" in cell for cell in cells):
+                found.append((number, note, [cell.strip("`") if cell.startswith("`") else "" for cell in cells]))
+        elif line.strip():
+            note = ""
+    return found
+
+
 def prose(page):
     """The page without fenced blocks and HTML comments; as many lines as the page has."""
     kept, inside = [], False

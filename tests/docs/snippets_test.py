@@ -10,6 +10,11 @@ An HTML comment above the fence says what a block is:
     <!-- excerpt of: nn/linear.cpp -->              its lines stand in that file, one after the other, whatever their
                                                     indentation; a line `...` stands for lines that were left out
 
+The rows of a table of code are in a source that is a test, too:
+
+    <!-- rows in: tests/reference/from_pytorch_test.cpp -->           its last cell
+    <!-- rows in: tests/reference/from_pytorch_test.cpp, values -->   both cells, as same("first cell", last cell)
+
 All blocks are compiled as one source, each in a namespace of its own, with the flags of the build but without warnings.
 """
 
@@ -84,6 +89,19 @@ def excerpt_error(lines, source):
     return ""
 
 
+def without_spaces(code):
+    """A long string may be in two pieces."""
+    return re.sub(r'\s|""', "", code)
+
+
+def row_error(note, cells, source):
+    """What is wrong with a row of a table; '' if nothing."""
+    wanted = cells[-1]
+    if note.endswith(", values"):
+        wanted = 'same("' + cells[0].replace('"', '\\"') + f'", {cells[-1]});'
+    return "" if cells[-1] and without_spaces(wanted) in without_spaces(source) else f"this is not there: {wanted}"
+
+
 class Snippets(unittest.TestCase):
     def setUp(self):
         self.blocks = [b for page in pages.pages() for b in pages.blocks(page) if b.language == "cpp"]
@@ -110,6 +128,16 @@ class Snippets(unittest.TestCase):
                 self.assertEqual(excerpt_error(block.lines, pages.read(path)), "", f"{block.where}, excerpt of {path}")
         print(f"{len(chosen)} snippets stand in their sources")
 
+    def test_rows(self):
+        count = 0
+        for page in pages.pages():
+            for line, note, cells in pages.tables(page):
+                count += 1
+                path = note.removeprefix("rows in: ").removesuffix(", values")
+                with self.subTest(f"{page}:{line}"):
+                    self.assertEqual(row_error(note, cells, pages.read(path)), "", f"{page}:{line}, rows in {path}")
+        print(f"{count} rows of tables stand in their sources")
+
     def test_every_context_is_used(self):
         here = os.path.dirname(os.path.abspath(__file__))
         contexts = {f"tests/docs/{name}" for name in os.listdir(here) if name.endswith(".cpp")}
@@ -124,6 +152,13 @@ class TestOfTheTest(unittest.TestCase):
         self.assertEqual(excerpt_error(["int b;", "...", "int d;"], self.source), "")
         self.assertIn("after the one before: int c;", excerpt_error(["int a;", "int c;"], self.source))
         self.assertIn("int a;", excerpt_error(["int b;", "...", "int a;"], self.source))
+
+    def test_rows(self):
+        source = 'same("a[\\"b\\"]",\n     f(a,\n  1));\ng(a);'
+        self.assertEqual(row_error("rows in: x.cpp, values", ['a["b"]', "f(a, 1)"], source), "")
+        self.assertEqual(row_error("rows in: x.cpp", ["what", "g(a);"], source), "")
+        self.assertIn("f(a, 2)", row_error("rows in: x.cpp, values", ['a["b"]', "f(a, 2)"], source))
+        self.assertIn("not there", row_error("rows in: x.cpp", ["what", ""], source))
 
     def test_a_wrong_snippet_is_named(self):
         flags = compile_flags()

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "train/explore/compare.h"
-#include "train/parity/parity.h"
+#include "train/parity/rounding.h"
 
 using namespace trireme::explore;
 using trireme::most_rounding_ratio;

@@ -44,7 +44,7 @@ for ((i = 0; i < ${#kinds[@]}; ++i)); do
   code=$?
   expect_code 65 "verify.$kind" || unverified=$((unverified + 1))
   run_threads "$kind" --mesh tp=2 --steps 4 --out "$copy" --resume auto
-  expect_code 0 "$kind" && expect_text "^skipped step_00000004: .*${says[i]}" "$kind" &&
+  expect_code 0 "$kind" && expect_text "^warning: skipped step_00000004: .*${says[i]}" "$kind" &&
     expect_text '^resuming after step 2 from' "$kind" && caught=$((caught + 1))
   rm -rf "$copy"
 done

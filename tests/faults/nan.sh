@@ -18,7 +18,7 @@ poisoned() {
   fi
   unset TRIREME_FAULT
   expect_code 0 "$name" || return 1
-  expect_text "^step 4 skipped: the gradient norm is nan: the gradient of $tensor on rank $rank \(.*, samples [0-9]" "$name"
+  expect_text "^warning: step 4 skipped: the gradient norm is nan: the gradient of $tensor on rank $rank \(.*, samples [0-9]" "$name"
 }
 
 # skipped MESH RANKS FLAGS...: three such runs with one result.

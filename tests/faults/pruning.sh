@@ -53,7 +53,7 @@ cp -r "$work/whole" "$work/damaged"
 printf x >>"$work/damaged/checkpoints/step_00000006/manifest.json"
 run_threads again "${run[@]}" --out "$work/damaged" --resume auto --keep 1
 status=0
-expect_code 0 again && expect_text '^skipped step_00000006' again && expect_text '^resuming after step 5' again || status=1
+expect_code 0 again && expect_text '^warning: skipped step_00000006' again && expect_text '^resuming after step 5' again || status=1
 "$bin/checkpoint" diff "$work/whole" "$work/damaged" >/dev/null 2>&1 || status=1
 check '7 a damaged newest one is replaced' "$status" "exit=$code"
 

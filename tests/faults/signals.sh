@@ -57,8 +57,8 @@ leave() {
   tell "$1" "$2"
   await 60
   seconds=$(elapsed "$from")
-  expect_code 75 "$name" && expect_text '^preempted; saved step [0-9]+ in [0-9.]+ s$' "$name" || return 1
-  saved=$(sed -n 's/^preempted; saved step \([0-9]*\) .*/\1/p' "$work/$name.log")
+  expect_code 75 "$name" && expect_text '^(preempted|interrupted); saved step [0-9]+ in [0-9.]+ s$' "$name" || return 1
+  saved=$(sed -n 's/^\(preempted\|interrupted\); saved step \([0-9]*\) .*/\2/p' "$work/$name.log")
   logged=$(losses "$work/$name" | tail -n 1 | cut -d' ' -f1)
   lost=$((logged - saved))
   [ -z "$(left_overs)" ] || { note "$name left processes" && return 1; }

@@ -1,12 +1,13 @@
-// Targets for files: JSON, safetensors, tokenizers, token shards, manifests, metrics.
+// Targets for files: JSON, safetensors, token shards, manifests, metrics.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
 
 #include "core/hash.h"
-#include "data/bpe_tokenizer.h"
 #include "data/json.h"
+#include "data/npy.h"
+#include "data/npy_layout.h"
 #include "data/safetensors.h"
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
@@ -85,6 +86,84 @@ void safetensors(std::string_view input) {
 
 namespace {
 
+void check_npy(const NpyHeader& header, std::size_t bytes) {
+  expect(header.data_begin + static_cast<std::uint64_t>(header.shape.count()) * size_of(header.dtype) == bytes,
+         "an array's bytes are not what its shape says");
+  for (const std::int64_t extent : header.shape) expect(extent >= 0, "a negative extent");
+}
+
+}  // namespace
+
+void npy(std::string_view input) {
+  NpyHeader header;
+  if (!accepted([&] { header = parse_npy(input, path); })) return;
+  check_npy(header, input.size());
+  const std::string again =
+      npy_layout::header_of(header.dtype, header.shape) + std::string(input.substr(header.data_begin));
+  const NpyHeader back = parse_npy(again, path);
+  expect(back.dtype == header.dtype && back.shape == header.shape && !back.fortran_order,
+         "an array changed by being written");
+}
+
+namespace {
+
+void check_npz(std::string_view input) {
+  std::vector<NpzEntry> entries;
+  if (!accepted([&] { entries = parse_npz(input, path); })) return;
+  std::size_t bytes = 0;
+  std::string again, directory;
+  for (const NpzEntry& entry : entries) {
+    expect(entry.begin <= entry.end && entry.end <= input.size(), "an array lies outside its archive");
+    bytes += entry.end - entry.begin;
+    check_npy(entry.header, entry.end - entry.begin);
+    const std::string_view content = input.substr(entry.begin, entry.end - entry.begin);
+    const npy_layout::ArchivedFile file{.name = entry.name + ".npy",
+                                        .begin = static_cast<std::uint32_t>(again.size()),
+                                        .bytes = static_cast<std::uint32_t>(content.size()),
+                                        .crc = crc32(content)};
+    directory += npy_layout::directory_entry(file);
+    again += npy_layout::local_header(file) + std::string(content);
+  }
+  expect(bytes <= input.size(), "arrays share bytes");
+  const std::size_t begin = again.size();
+  again += directory + npy_layout::directory_end(entries.size(), directory.size(), static_cast<std::uint32_t>(begin));
+  const std::vector<NpzEntry> back = parse_npz(again, path);
+  expect(back.size() == entries.size(), "an array was lost");
+  for (std::size_t i = 0; i < back.size(); ++i)
+    expect(back[i].name == entries[i].name && back[i].header.shape == entries[i].header.shape,
+           "an array changed by being written");
+}
+
+/// The same archive with correct checksums, so that the code behind them is reached.
+std::string with_checksums(std::string_view input) {
+  std::string bytes(input);
+  const std::string mark("PK\1\2", 4);
+  for (std::size_t at = bytes.find(mark); at != std::string::npos; at = bytes.find(mark, at + 1)) {
+    if (bytes.size() - at < npy_layout::directory_bytes) break;
+    std::uint32_t size = 0, local = 0;
+    std::memcpy(&size, bytes.data() + at + 20, sizeof size);
+    std::memcpy(&local, bytes.data() + at + 42, sizeof local);
+    if (local > bytes.size() || bytes.size() - local < npy_layout::local_bytes) continue;
+    std::uint16_t name = 0, extra = 0;
+    std::memcpy(&name, bytes.data() + local + 26, sizeof name);
+    std::memcpy(&extra, bytes.data() + local + 28, sizeof extra);
+    const std::size_t begin = std::size_t{local} + npy_layout::local_bytes + name + extra;
+    if (begin > bytes.size() || bytes.size() - begin < size) continue;
+    const std::uint32_t crc = crc32(std::string_view(bytes).substr(begin, size));
+    std::memcpy(bytes.data() + at + 16, &crc, sizeof crc);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void npz(std::string_view input) {
+  check_npz(input);
+  check_npz(with_checksums(input));
+}
+
+namespace {
+
 void check_manifest(std::string_view text) {
   checkpoint::Manifest manifest;
   if (!accepted([&] { manifest = checkpoint::parse_manifest(text, path); })) {
@@ -128,29 +207,6 @@ void manifest(std::string_view input) {
   using namespace checkpoint::manifest_text;
   check_manifest(input);
   check_manifest(fmt::format("{}{}{}{}", before_checksum, hexadecimal(hash_bytes(input)), after_checksum, input));
-}
-
-void tokenizer(std::string_view input) {
-  std::shared_ptr<const Tokenizer> tokenizer;
-  const std::size_t zero = input.find('\0');
-  const bool hugging_face = zero != std::string_view::npos;
-  if (!accepted([&] {
-        tokenizer = hugging_face
-                        ? parse_hugging_face(input.substr(0, zero), "vocab.json", input.substr(zero + 1), "merges.txt")
-                        : parse_tokenizer(input, path);
-      }))
-    return;
-  const std::string text = tokenizer->to_json();
-  const auto again = parse_tokenizer(text, path);
-  expect(again->to_json() == text && again->hash() == tokenizer->hash(), "a tokenizer changed by being written");
-  expect(tokenizer->vocab_size() > 0, "an empty vocabulary");
-  expect(tokenizer->end_of_text().value_or(0) < tokenizer->vocab_size(), "the end of text is no token");
-  std::vector<std::int32_t> all(static_cast<std::size_t>(std::min(tokenizer->vocab_size(), 1000)));
-  for (std::size_t id = 0; id < all.size(); ++id) all[id] = static_cast<std::int32_t>(id);
-  const std::string spelt = tokenizer->decode(all);
-  expect(tokenizer->decode(tokenizer->encode(spelt)) == spelt, "decode(encode(text)) is another text");
-  const std::string anything(input.substr(0, 1000));
-  accepted([&] { expect(tokenizer->decode(tokenizer->encode(anything)) == anything, "a text came back changed"); });
 }
 
 namespace {

@@ -12,8 +12,13 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/bpe_tokenizer.h"
+#include "data/gguf/file.h"
+#include "data/hugging_face.h"
 #include "data/json.h"
+#include "data/npy.h"
+#include "data/npy_layout.h"
 #include "data/safetensors.h"
+#include "data/tiktoken.h"
 #include "data/tokenizer.h"
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/checkpoint/manifest_text.h"
@@ -116,6 +121,30 @@ TEST_CASE("hostile tokenizers, safetensors and manifests take at most 64 MiB") {
   const std::string far = R"({"a":4294967295})";
   check_bounded("an id far away", [&] { parse_hugging_face(far, "vocab.json", "", "merges.txt"); });
 
+  const std::string model = "{\"model\":{\"type\":\"BPE\",\"vocab\":";
+  const std::string their_vocab = model + vocab + ",\"merges\":[]}}";
+  check_bounded("vocab of tokenizer.json", [&] { parse_hugging_face_json(their_vocab, "file"); });
+  const std::string their_merges =
+      model + "{\"a\":0},\"merges\":[" + repeated(3'000'000, [](auto& t, auto) { t += "[\"a\",\"a\"],"; }) + "0]}}";
+  check_bounded("merges of tokenizer.json", [&] { parse_hugging_face_json(their_merges, "file"); });
+  const std::string added = "{\"added_tokens\":[" +
+                            repeated(1'000'000, [](auto& t, auto i) { t += fmt::format("{{\"id\":{}}},", i); }) + "0]}";
+  check_bounded("added tokens", [&] { parse_hugging_face_json(added, "file"); });
+  const std::string merge_ids = R"({"format":"trireme-tokenizer","version":1,"kind":"hugging-face","settings":{},)"
+                                R"("tokens":["a"],"merge_ids":[)" +
+                                repeated(9'000'000, [](auto& t, auto) { t += "0,"; }) + "0]}";
+  check_bounded("merge ids", [&] { parse_tokenizer(merge_ids, "file"); });
+  // All bytes, then tokens of which each is made of two others in as many ways as it has letters; "QUFB" is AAA.
+  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::string ways =
+      repeated(256,
+               [&](auto& t, auto i) { t += fmt::format("{}{}== {}\n", alphabet[i >> 2], alphabet[(i & 3) << 4], i); }) +
+      repeated(2'000, [](auto& t, auto i) {
+        for (std::size_t k = 0; k <= i; ++k) t += "QUFB";
+        t += fmt::format(" {}\n", 256 + i);
+      });
+  check_bounded("ranks", [&] { parse_tiktoken(ways, "o200k_base", "file"); });
+
   const std::string tiny = fuzz::safetensors_file("{" +
                                                       repeated(280'000,
                                                                [](auto& t, auto i) {
@@ -145,4 +174,42 @@ TEST_CASE("hostile tokenizers, safetensors and manifests take at most 64 MiB") {
       R"("shape":[],"pieces":[)" +
       repeated(500'000, [](auto& t, auto) { t += R"({"file":0,"offset":0,"start":[],"shape":[]},)"; }) + "0]}}}");
   check_bounded("pieces of one tensor", [&] { checkpoint::parse_manifest(pieces, "file"); });
+}
+
+TEST_CASE("a hostile GGUF file takes at most 64 MiB") {
+  const auto number = [](auto value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto text = [&](const std::string& t) { return number(std::uint64_t{t.size()}) + t; };
+  const auto file = [&](std::uint64_t tensors, std::uint64_t keys) {
+    return "GGUF" + number(std::uint32_t{3}) + number(tensors) + number(keys);
+  };
+  const std::string keys = file(0, gguf_most_keys) + repeated(gguf_most_keys, [&](auto& t, std::size_t i) {
+                             t += text(std::to_string(i)) + number(std::uint32_t{0}) + '\1';
+                           });
+  check_bounded("keys", [&] { parse_gguf(keys, "file"); });
+  const std::string tensors = file(gguf_most_tensors, 0) + repeated(gguf_most_tensors, [&](auto& t, std::size_t i) {
+                                t += text(std::string(50, 'a') + std::to_string(i)) + number(std::uint32_t{1}) +
+                                     number(std::uint64_t{1}) + number(std::uint32_t{0}) +
+                                     number(std::uint64_t{32 * i});
+                              });
+  const std::string whole = tensors + std::string(32 * gguf_most_tensors + 32, '\0');
+  check_bounded("tensors", [&] { parse_gguf(whole, "file"); });
+  const std::string texts = file(0, 1) + text("k") + number(std::uint32_t{9}) + number(std::uint32_t{8}) +
+                            number(std::uint64_t{4'000'000}) + std::string(8 * 4'000'000, '\0');
+  check_bounded("an array of empty texts", [&] { parse_gguf(texts, "file"); });
+}
+
+TEST_CASE("a hostile archive of arrays takes at most 64 MiB") {
+  std::string text, directory;
+  const std::string content = npy_layout::header_of(DType::f32, {0});
+  for (std::size_t i = 0; i < npz_most_entries; ++i) {
+    const npy_layout::ArchivedFile file{.name = std::string(200, 'a') + std::to_string(i) + ".npy",
+                                        .begin = static_cast<std::uint32_t>(text.size()),
+                                        .bytes = static_cast<std::uint32_t>(content.size()),
+                                        .crc = crc32(content)};
+    text += npy_layout::local_header(file) + content;
+    directory += npy_layout::directory_entry(file);
+  }
+  const auto begin = static_cast<std::uint32_t>(text.size());
+  text += directory + npy_layout::directory_end(npz_most_entries, directory.size(), begin);
+  check_bounded("arrays with long names", [&] { parse_npz(text, "file"); });
 }

@@ -8,7 +8,11 @@
 #include <set>
 
 #include "core/io.h"
+#include "data/gguf/file.h"
+#include "data/hugging_face.h"
+#include "data/npy.h"
 #include "data/safetensors.h"
+#include "data/tiktoken.h"
 #include "data/tokenizer.h"
 #include "parallel/checkpoint/manifest.h"
 #include "tests/fuzz/seeds.h"
@@ -84,9 +88,25 @@ TEST_CASE("every class of malformed safetensors file is refused with the file an
     check_refused(bad, [&] { parse_safetensors(bad.content, "some/file"); });
 }
 
+TEST_CASE("every class of malformed GGUF file is refused with the file and the byte") {
+  for (const fuzz::Malformed& bad : fuzz::malformed_gguf())
+    check_refused(bad, [&] { parse_gguf(bad.content, "some/file"); });
+}
+
+TEST_CASE("every class of malformed array and archive of NumPy is refused with the file and the byte") {
+  for (const fuzz::Malformed& bad : fuzz::malformed_npy())
+    check_refused(bad, [&] { parse_npy(bad.content, "some/file"); });
+  for (const fuzz::Malformed& bad : fuzz::malformed_npz())
+    check_refused(bad, [&] { parse_npz(bad.content, "some/file"); });
+}
+
 TEST_CASE("every class of malformed tokenizer file is refused with the file and the byte") {
   for (const fuzz::Malformed& bad : fuzz::malformed_tokenizers())
     check_refused(bad, [&] { parse_tokenizer(bad.content, "some/file"); });
+  for (const fuzz::Malformed& bad : fuzz::malformed_hugging_face())
+    check_refused(bad, [&] { parse_hugging_face_json(bad.content, "some/file"); });
+  for (const fuzz::Malformed& bad : fuzz::malformed_tiktoken())
+    check_refused(bad, [&] { parse_tiktoken(bad.content, "cl100k_base", "some/file"); });
 }
 
 TEST_CASE("every class of malformed manifest is refused with the file and the byte") {

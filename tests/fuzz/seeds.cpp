@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
-#include "data/bpe_tokenizer.h"
-#include "data/byte_tokenizer.h"
-#include "data/char_tokenizer.h"
+#include "data/npy.h"
+#include "data/npy_layout.h"
 #include "data/safetensors.h"
 #include "data/shard_layout.h"
 #include "parallel/checkpoint/manifest.h"
@@ -36,28 +35,55 @@ std::vector<Seed> valid_safetensors() {
           {"empty", of_tensors({}, {})}};
 }
 
-BpeVocabulary small_vocabulary() {
-  BpeVocabulary vocabulary;
-  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
-  vocabulary.tokens.insert(vocabulary.tokens.end(), {"th", "the", std::string(end_of_text_name)});
-  vocabulary.merges = {{'t', 'h'}, {256, 'e'}};
-  vocabulary.end_of_text = 258;
-  return vocabulary;
+std::string array_of(DType dtype, const Shape& shape) {
+  return npy_layout::header_of(dtype, shape) +
+         std::string(static_cast<std::size_t>(shape.count()) * size_of(dtype), '\2');
 }
 
-std::vector<Seed> valid_tokenizers() {
-  const BpeVocabulary bpe = small_vocabulary();
-  std::string vocab = "{";
-  for (std::size_t id = 0; id < bpe.tokens.size(); ++id) {
-    const std::string spelling = spell_bytes(bpe.tokens[id]);
-    const bool escaped = spelling == "\"" || spelling == "\\";
-    vocab += fmt::format("{}\"{}{}\":{}", id == 0 ? "" : ",", escaped ? "\\" : "", spelling, id);
+/// A .npy file of version 1.0 with this dictionary.
+std::string array_with(std::string_view dictionary, std::string_view data) {
+  std::string text("\x93NUMPY\1\0", 8);
+  const auto length = static_cast<std::uint16_t>(dictionary.size());
+  text.append(reinterpret_cast<const char*>(&length), sizeof length);
+  return text + std::string(dictionary) + std::string(data);
+}
+
+/// An archive of these files. `change` may alter what the directory says of each, and its bytes.
+template <class Change>
+std::string archive_of(const std::vector<std::pair<std::string, std::string>>& files, const Change& change) {
+  std::string text, directory;
+  for (const auto& [name, content] : files) {
+    npy_layout::ArchivedFile file{.name = name,
+                                  .begin = static_cast<std::uint32_t>(text.size()),
+                                  .bytes = static_cast<std::uint32_t>(content.size()),
+                                  .crc = crc32(content)};
+    text += npy_layout::local_header(file) + content;
+    change(file);
+    directory += npy_layout::directory_entry(file);
   }
-  const std::string_view text = "char z\xC3\xA9\xE2\x82\xAC\n";
-  return {{"byte", ByteTokenizer().to_json()},
-          {"char", CharTokenizer::from_texts({&text, 1}).to_json()},
-          {"bpe", BpeTokenizer(bpe, "seed").to_json()},
-          {"hugging_face", vocab + "}" + '\0' + "#version: 0.2\nt h\nth e\n"}};
+  const auto begin = static_cast<std::uint32_t>(text.size());
+  return text + directory + npy_layout::directory_end(files.size(), directory.size(), begin);
+}
+std::string archive_of(const std::vector<std::pair<std::string, std::string>>& files) {
+  return archive_of(files, [](const auto&) {});
+}
+
+std::vector<Seed> valid_npy() {
+  const std::string wide = array_of(DType::i64, {2, 3});
+  std::string second("\x93NUMPY\2\0", 8);
+  const auto length = static_cast<std::uint32_t>(wide.find('\n') - 9);
+  second.append(reinterpret_cast<const char*>(&length), sizeof length);
+  return {{"matrix", array_of(DType::f32, {2, 3})},
+          {"scalar", array_of(DType::f64, {})},
+          {"vector", array_of(DType::u8, {5})},
+          {"empty", array_of(DType::f16, {0, 7})},
+          {"second", second + wide.substr(10)},
+          {"fortran", array_with("{'descr': '<i4', 'fortran_order': True, 'shape': (1, 2)}", std::string(8, '\3'))}};
+}
+
+std::vector<Seed> valid_npz() {
+  return {{"two", archive_of({{"a.npy", array_of(DType::f32, {2, 3})}, {"b.npy", array_of(DType::i64, {1})}})},
+          {"none", archive_of({})}};
 }
 
 std::string shard(std::uint32_t width, std::uint64_t tokens, const std::vector<std::uint64_t>& documents) {
@@ -122,6 +148,48 @@ std::string safetensors_file(std::string_view header, std::string_view data) {
   return text + std::string(header) + std::string(data);
 }
 
+namespace {
+
+/// config.json of each architecture, an index, adapters, and some with a part that is refused.
+std::vector<Seed> model_configs() {
+  constexpr const char* sizes =
+      R"("vocab_size":61,"hidden_size":16,"intermediate_size":24,"num_hidden_layers":4,"num_attention_heads":4,)"
+      R"("num_key_value_heads":2,"head_dim":4,"max_position_embeddings":32,"rms_norm_eps":1e-6,"rope_theta":5e5)";
+  std::vector<Seed> seeds = {
+      {"gpt2",
+       R"({"model_type":"gpt2","vocab_size":61,"n_embd":16,"n_layer":2,"n_head":4,"n_positions":32,"n_inner":null,)"
+       R"("activation_function":"gelu_new","layer_norm_epsilon":1e-5,"eos_token_id":50256})"},
+      {"index",
+       R"({"metadata":{"total_size":12},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"m.safetensors"}})"},
+      {"index_out", R"({"weight_map":{"a":"../m.safetensors"}})"},
+      {"adapter", R"({"peft_type":"LORA","r":3,"lora_alpha":5,"lora_dropout":0.1,"use_rslora":true,"bias":"none",)"
+                  R"("rank_pattern":{},"loftq_config":{},"init_lora_weights":"gaussian","target_modules":["q_proj"]})"},
+      {"adapter_infinite", R"({"peft_type":"LORA","r":9,"lora_alpha":1e308,"use_rslora":true})"},
+      {"adapter_dora", R"({"peft_type":"LORA","r":3,"lora_alpha":5,"use_dora":true})"}};
+  const auto add = [&](const char* name, const char* type, const char* more) {
+    seeds.push_back({name, fmt::format(R"({{"model_type":"{}",{}{}}})", type, sizes, more)});
+  };
+  add("llama", "llama",
+      R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+      R"("original_max_position_embeddings":8},"eos_token_id":[1,2],"tie_word_embeddings":true)");
+  add("yarn", "llama", R"(,"rope_parameters":{"rope_type":"yarn","factor":4,"rope_theta":1e4,"beta_fast":32})");
+  add("unknown", "llama", R"(,"clip_qkv":8)");
+  add("mistral", "mistral", R"(,"sliding_window":5)");
+  add("qwen2", "qwen2", R"(,"use_sliding_window":true,"sliding_window":5,"max_window_layers":0)");
+  add("qwen3", "qwen3",
+      R"(,"use_sliding_window":true,"sliding_window":5,"layer_types":["sliding_attention","full_attention",)"
+      R"("sliding_attention","full_attention"])");
+  add("mixtral", "mixtral", R"(,"num_local_experts":4,"num_experts_per_tok":2)");
+  add("qwen3_moe", "qwen3_moe", R"(,"moe_intermediate_size":8,"num_experts":4,"num_experts_per_tok":3)");
+  add("gemma2", "gemma2", R"(,"query_pre_attn_scalar":7,"final_logit_softcapping":null,"sliding_window":5)");
+  add("gemma3", "gemma3_text",
+      R"(,"sliding_window":5,"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8.0},)"
+      R"("sliding_attention":{"rope_theta":10000.0}})");
+  return seeds;
+}
+
+}  // namespace
+
 std::vector<Seed> seeds(std::string_view target) {
   std::vector<Seed> result;
   if (target == "json")
@@ -139,15 +207,25 @@ std::vector<Seed> seeds(std::string_view target) {
     result = valid_manifests();
     for (Malformed& bad : malformed_manifests()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
   }
-  if (target == "tokenizer") {
-    result = valid_tokenizers();
-    for (Malformed& bad : malformed_tokenizers()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
+  if (target == "npy") {
+    result = valid_npy();
+    for (Malformed& bad : malformed_npy()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
   }
+  if (target == "npz") {
+    result = valid_npz();
+    for (Malformed& bad : malformed_npz()) result.push_back({"bad_" + bad.name, std::move(bad.content)});
+  }
+  if (target == "tokenizer" || target == "hugging_face" || target == "tiktoken" || target == "sentencepiece" ||
+      target == "regex")
+    result = tokenizer_seeds(target);
+  if (target == "gguf") result = gguf_seeds();
+  if (target == "chat_template" || target == "json_lines") result = chat_seeds(target);
   if (target == "token_shard") result = {{"u16", shard(2, 5, {0, 3})}, {"i32", shard(4, 3, {})}};
   if (target == "metrics")
     result = {
         {"one", "{\"step\":1,\"loss\":4.5,\"lr\":0.001,\"tokens\":128}\n"},
         {"evaluated", "{\"step\":10,\"loss\":2.5}\n{\"step\":20,\"loss\":null,\"val_loss\":-1e99}\n{\"step\":30"}};
+  if (target == "model_config") result = model_configs();
   if (target == "config")
     result = {
         {"defaults", config_text(GptOptions())},
@@ -159,7 +237,11 @@ std::vector<Seed> seeds(std::string_view target) {
         {"run", "--steps\n10\n--lr=1e-3\n--mesh\ndp=2,tp=2,pp=2\n--pipeline\ninterleaved:2\n--layers\n4\n--heads\n4"},
         {"mpirun", "OMPI_COMM_WORLD_SIZE=8\nOMPI_COMM_WORLD_RANK=3\n--mesh\ndp=auto,tp=2\n--ranks=mpi"},
         {"srun", "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=4\nSLURM_LOCALID=1\n--dtype=f16\n--loss-scale\n1024"},
+        {"scaling", "--positions=rope\n--rope-scaling\nllama3:8,8192,1,4\n--rope-base\n5e5\n--window\n8"},
         {"help", "--help"}};
+  if (target == "records" || target == "compressed" || target == "prepare_state" || target == "mixture" ||
+      target == "llmc")
+    result = prepare_seeds(target);
   if (target == "mesh")
     result = {{"all", "dp=2,tp=2,pp=2,cp=3,ep=2\ninterleaved:2\n3,3,2"},
               {"auto", "dp=auto,tp=4\nzero-bubble\n8"},
@@ -180,7 +262,8 @@ std::vector<Malformed> malformed_safetensors() {
   return {
       {"truncated_length", whole.substr(0, 5), "byte 5:", "too short for a header; expected at least 8 bytes"},
       {"truncated_header", whole.substr(0, 30), "byte 0:", "the header claims"},
-      {"truncated_data", whole.substr(0, whole.size() - 1), "byte 9:", "has bytes [0, 16) of 15"},
+      {"truncated_data", whole.substr(0, whole.size() - 1),
+       "byte 9:", "has bytes [0, 16) of the data, of which the file has 15"},
       {"huge_header", huge, "byte 0:", "the header claims 9187201950435737471 bytes; expected at most"},
       {"wrapping_header", wrapping, "byte 0:", "the header claims 18446744073709551615 bytes; expected at most"},
       {"overlap", one(entry("a", "F32", "[3]", "[0,12]") + "," + entry("b", "F32", "[2]", "[8,16]")),
@@ -199,7 +282,7 @@ std::vector<Malformed> malformed_safetensors() {
       {"fractional_extent", one(entry("a", "F32", "[4.0]", "[0,16]")), "byte 9:", "malformed shape"},
       {"too_many_dims", one(entry("a", "F32", "[1,1,1,1,1,1,4]", "[0,16]")), "byte 9:", "expected at most 6"},
       {"shape_and_bytes_differ", one(entry("a", "F32", "[3]", "[0,16]")), "byte 9:", "do not fit F32 [3]; expected 12"},
-      {"beyond_file", one(entry("a", "F32", "[5]", "[0,20]")), "byte 9:", "has bytes [0, 20) of 16"},
+      {"beyond_file", one(entry("a", "F32", "[5]", "[0,20]")), "byte 9:", "of the data, of which the file has 16"},
       {"far_beyond_file", one(entry("a", "F32", "[4]", "[18446744073709551600,18446744073709551615]")),
        "byte 9:", "do not fit"},
       {"offsets_reversed", one(entry("a", "F32", "[4]", "[16,0]")), "byte 9:", "do not fit"},
@@ -231,6 +314,87 @@ std::vector<Malformed> malformed_safetensors() {
       {"empty_file", "", "byte 0:", "too short for a header"}};
 }
 
+std::vector<Malformed> malformed_npy() {
+  const std::string data(16, '\0'), good = array_of(DType::f32, {4});
+  const auto with = [&](std::string_view dictionary) { return array_with(dictionary, data); };
+  const auto shape = [&](std::string_view text) {
+    return with(fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': {}}}", text));
+  };
+  const auto dtype = [&](std::string_view text) {
+    return with(fmt::format("{{'descr': {}, 'fortran_order': False, 'shape': (4,)}}", text));
+  };
+  std::string huge = good, version = good;
+  huge[8] = huge[9] = '\xFF';
+  version[6] = '\x09';
+  return {
+      {"empty", "", "byte 0:", "not an array of NumPy"},
+      {"other_magic", "PK\3\4 and more", "byte 0:", "not an array of NumPy"},
+      {"version", version, "byte 6:", "version 9.0 of the format"},
+      {"length_cut", std::string("\x93NUMPY\2\0\1\1", 10), "byte 10:", "inside the header's length"},
+      {"huge_header", huge, "byte 8:", "the header claims 65535 bytes; expected at most"},
+      {"too_short", good.substr(0, good.size() - 1), "byte 128:", "15 bytes of elements; expected 16 for f32 [4]"},
+      {"too_long", good + "x", "byte 128:", "17 bytes of elements; expected 16"},
+      {"big_endian", dtype("'>f4'"), "byte 20:", "dtype \">f4\"; expected one of"},
+      {"complex", dtype("'<c8'"), "byte 20:", "dtype \"<c8\"; expected one of"},
+      {"objects", dtype("'|O'"), "byte 20:", "dtype \"|O\"; expected one of"},
+      {"structured", dtype("[('x', '<f4')]"), "byte 20:", "a structured array"},
+      {"no_tuple", shape("(4)"), "byte 62:", "the shape is no tuple"},
+      {"list", shape("[4]"), "byte 60:", "expected '('"},
+      {"negative", shape("(-4,)"), "byte 61:", "the shape is malformed"},
+      {"fraction", shape("(4.0,)"), "byte 62:", "the shape is no tuple"},
+      {"too_many_dims", shape("(1,1,1,1,1,1,4)"), "byte 61:", "more than 6 dims"},
+      {"overflow", shape("(4294967296, 4294967296)"), "byte 61:", "too large to exist"},
+      {"wrapping", shape("(18446744073709551620,)"), "byte 61:", "more than 2^56"},
+      {"overflow_hidden_by_zero", shape("(72057594037927936, 72057594037927936, 0)"), "byte 61:", "too large to exist"},
+      {"not_a_boolean", with("{'descr': '<f4', 'fortran_order': 1, 'shape': (4,)}"), "byte 44:", "neither True nor"},
+      {"twice", with("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (4,)}"),
+       "byte 27:", "occurs twice"},
+      {"unknown_key", with("{'dtype': '<f4'}"), "byte 11:", "the key \"dtype\" is unknown"},
+      {"no_shape", with("{'descr': '<f4', 'fortran_order': False}"), "byte 10:", "lacks descr"},
+      {"open_text", with("{'descr"), "byte 11:", "does not end"},
+      {"after", with("{'descr': '<f4', 'fortran_order': False, 'shape': (4,)} + evil()"), "byte 66:", "text after"},
+      {"no_dictionary", with("evil()"), "byte 10:", "expected '{'"}};
+}
+
+std::vector<Malformed> malformed_npz() {
+  const std::string array = array_of(DType::f32, {4});
+  const std::vector<std::pair<std::string, std::string>> files = {{"a.npy", array}, {"b.npy", array}};
+  const std::string good = archive_of(files);
+  const std::size_t directory = 2 * (npy_layout::local_bytes + 5 + array.size());
+  const auto at_directory = [&](std::size_t offset, char value) {
+    std::string text = good;
+    text[directory + offset] = value;
+    return text;
+  };
+  const auto changed = [&](const auto& change) { return archive_of(files, change); };
+  const std::string here = fmt::format("byte {}:", directory), end = fmt::format("byte {}:", good.size() - 22);
+  std::string damaged = good, parts = good, outside = good;
+  damaged[100] ^= 1;
+  parts[good.size() - 18] = 1;
+  outside[good.size() - 6] ^= 1;
+  return {
+      {"empty", "", "byte 0:", "no end of a ZIP archive"},
+      {"cut", good.substr(0, good.size() - 1), fmt::format("byte {}:", good.size() - 1), "no end of a ZIP archive"},
+      {"after", good + "x", fmt::format("byte {}:", good.size() + 1), "no end of a ZIP archive"},
+      {"parts", parts, end, "an archive of several parts"},
+      {"directory_elsewhere", outside, end, "the directory is said to be"},
+      {"not_an_entry", at_directory(0, 'X'), here, "not an entry of a ZIP directory"},
+      {"encrypted", at_directory(8, 1), here, "\"a.npy\" is encrypted"},
+      {"compressed", at_directory(10, 8), here, "is compressed (method 8)"},
+      {"two_sizes", at_directory(20, 1), here, "has two sizes"},
+      {"long_name", at_directory(29, 1), here, "reaches beyond its end"},
+      {"not_an_array", archive_of({{"a.txt", array}}), "byte ", "names in UTF-8 that end in .npy"},
+      {"twice", archive_of({{"a.npy", array}, {"a.npy", array}}), "byte ", "two files \"a.npy\"; expected one"},
+      {"begins_elsewhere", changed([](auto& file) { file.begin += 4; }), here, "said to begin at byte 4"},
+      {"begins_outside", changed([](auto& file) { file.begin = 1 << 30; }), here, "said to begin at byte 1073741824"},
+      {"too_large", changed([](auto& file) { file.bytes = 1 << 30; }), here, "1073741824 bytes from byte 35"},
+      {"size_missing", changed([](auto& file) { file.bytes = 0xFFFFFFFF; }), here, "a size that is missing"},
+      {"overlap", changed([](auto& file) { file.begin = 0; }), "byte 0:", "a file overlaps"},
+      {"same_bytes", changed([](auto& file) { file.bytes += 8; }), "byte 0:", "a file overlaps"},
+      {"damaged", damaged, "byte 35:", "\"a\" is damaged: its checksum is"},
+      {"no_array_inside", archive_of({{"a.npy", "text"}}), "byte 35:", "not an array of NumPy"}};
+}
+
 std::vector<Malformed> malformed_manifests() {
   const auto changed = [](const auto& change) {
     checkpoint::Manifest manifest = valid_manifest();
@@ -245,24 +409,6 @@ std::vector<Malformed> malformed_manifests() {
           {"same_bytes", overlap, place(overlap), "expected 56, where the one before it ends: an overlap"},
           {"last_tensor_removed", last_removed, place(last_removed), "end at byte 20; expected 1048584, its size"},
           {"in_the_header", changed([](auto& m) { m.tensors["y"].pieces[0].offset = 0; }), "byte ", "in its header"}};
-}
-
-std::vector<Malformed> malformed_tokenizers() {
-  const std::string head = R"({"format":"trireme-tokenizer","version":1,)";
-  return {
-      {"not_json", R"({"format": )", "byte 11:", "not valid JSON"},
-      {"comment", "/* */" + head + R"("kind":"byte"})", "byte 0:", "not valid JSON"},
-      {"not_a_number", head + R"("kind":"byte","x":NaN})", "byte 60:", "not valid JSON"},
-      {"duplicate_key", head + R"("kind":"char","kind":"byte"})", "byte 56:", "occurs twice"},
-      {"deep_nesting", head + R"("x":)" + std::string(100, '[') + std::string(100, ']') + "}", "byte 109:", "deeper"},
-      {"not_utf8", head + "\"kind\":\"\xC0\x80\"}", "byte 50:", "not valid JSON"},
-      {"open_string", head + R"("kind":"by)", "byte 49:", "does not end"},
-      {"two_values", head + R"("kind":"byte"}{})", "byte 56:", "not valid JSON"},
-      {"token_not_text", head + R"("kind":"bpe","tokens":["a",1],"merges":[]})", "byte 69:", "entry 1: expected a"},
-      {"foreign_character", head + R"("kind":"bpe","tokens":["a b"],"merges":[]})", "byte 65:", "byte alphabet"},
-      {"merge_of_one", head + R"("kind":"bpe","tokens":["a"],"merges":["a"]})", "byte 80:", "expected two tokens"},
-      {"merge_unknown", head + R"("kind":"bpe","tokens":["a"],"merges":["a b"]})", "byte 80:", "not in the vocab"},
-      {"not_ours", "[1,2]", "byte 0:", "not a tokenizer file"}};
 }
 
 }  // namespace trireme::fuzz

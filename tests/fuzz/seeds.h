@@ -16,6 +16,16 @@ struct Seed {
 /// Valid and nearly valid inputs of a target.
 std::vector<Seed> seeds(std::string_view target);
 
+/// The same for targets that parse tokenizers.
+std::vector<Seed> tokenizer_seeds(std::string_view target);
+
+/// The same for GGUF files.
+std::vector<Seed> gguf_seeds();
+/// The same for what prepare_data and --data read.
+std::vector<Seed> prepare_seeds(std::string_view target);
+/// The same for chat templates and lines of JSON.
+std::vector<Seed> chat_seeds(std::string_view target);
+
 struct Malformed {
   std::string name;
   std::string content;
@@ -26,7 +36,12 @@ struct Malformed {
 /// Length (8 bytes, little-endian), header, data.
 std::string safetensors_file(std::string_view header, std::string_view data);
 std::vector<Malformed> malformed_safetensors();
+std::vector<Malformed> malformed_gguf();
+std::vector<Malformed> malformed_npy();
+std::vector<Malformed> malformed_npz();
 std::vector<Malformed> malformed_tokenizers();
+std::vector<Malformed> malformed_hugging_face();
+std::vector<Malformed> malformed_tiktoken();
 std::vector<Malformed> malformed_manifests();
 
 }  // namespace trireme::fuzz

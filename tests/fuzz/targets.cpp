@@ -5,10 +5,30 @@
 namespace trireme::fuzz {
 
 const std::vector<Target>& targets() {
-  static const std::vector<Target> all = {
-      {"json", json},           {"safetensors", safetensors},   {"manifest", manifest},
-      {"tokenizer", tokenizer}, {"token_shard", token_shard},   {"metrics", metrics},
-      {"config", config},       {"command_line", command_line}, {"mesh", mesh}};
+  static const std::vector<Target> all = {{"json", json},
+                                          {"chat_template", chat_template},
+                                          {"json_lines", json_lines},
+                                          {"safetensors", safetensors},
+                                          {"gguf", gguf},
+                                          {"npy", npy},
+                                          {"npz", npz},
+                                          {"manifest", manifest},
+                                          {"tokenizer", tokenizer},
+                                          {"hugging_face", hugging_face},
+                                          {"tiktoken", tiktoken},
+                                          {"sentencepiece", sentencepiece},
+                                          {"regex", regex},
+                                          {"token_shard", token_shard},
+                                          {"metrics", metrics},
+                                          {"model_config", model_config},
+                                          {"config", config},
+                                          {"command_line", command_line},
+                                          {"mesh", mesh},
+                                          {"records", records},
+                                          {"compressed", compressed},
+                                          {"prepare_state", prepare_state},
+                                          {"mixture", mixture},
+                                          {"llmc", llmc}};
   return all;
 }
 

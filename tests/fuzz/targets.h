@@ -20,15 +20,32 @@
 namespace trireme::fuzz {
 
 // Each parses the input as it is. Formats with checksums also parse it as the body of a file with correct checksums.
-void json(std::string_view input);          ///< data/json.h
-void safetensors(std::string_view input);   ///< a file
-void manifest(std::string_view input);      ///< manifest.json of a checkpoint
+void json(std::string_view input);           ///< data/json.h
+void safetensors(std::string_view input);    ///< a file
+void gguf(std::string_view input);           ///< a file
+void npy(std::string_view input);            ///< a file
+void npz(std::string_view input);            ///< a file
+void manifest(std::string_view input);       ///< manifest.json of a checkpoint
+void chat_template(std::string_view input);  ///< a template; with a zero byte in it: then a JSON list of messages
+void json_lines(std::string_view input);     ///< the name of a form of lines, a line end, then the lines
 void tokenizer(std::string_view input);     ///< our tokenizer.json; with a zero byte in it: vocab.json, then merges.txt
-void token_shard(std::string_view input);   ///< a file
-void config(std::string_view input);        ///< a file for --config
-void command_line(std::string_view input);  ///< one per line: NAME=value of the environment, then flags
-void metrics(std::string_view input);       ///< metrics.jsonl, and the chart of its losses
-void mesh(std::string_view input);          ///< one per line: --mesh, --pipeline, --stage-layers
+void hugging_face(std::string_view input);  ///< tokenizer.json of Hugging Face
+void tiktoken(std::string_view input);      ///< a file of ranks
+void sentencepiece(std::string_view input);  ///< a model of SentencePiece
+void regex(std::string_view input);          ///< a line with a regular expression, then a text
+void token_shard(std::string_view input);    ///< a file
+void config(std::string_view input);         ///< a file for --config
+void command_line(std::string_view input);   ///< one per line: NAME=value of the environment, then flags
+void model_config(std::string_view input);   ///< config.json, index and adapters of Hugging Face
+void metrics(std::string_view input);        ///< metrics.jsonl, and the chart of its losses
+void mesh(std::string_view input);           ///< one per line: --mesh, --pipeline, --stage-layers
+
+/// The first byte chooses jsonl, csv, tsv or text; the rest is read in blocks of two sizes.
+void records(std::string_view input);
+void compressed(std::string_view input);     ///< a file, as gzip and as zstd
+void prepare_state(std::string_view input);  ///< progress.json of prepare_data
+void mixture(std::string_view input);        ///< --data of several sources
+void llmc(std::string_view input);           ///< a file of llm.c, and as one of nanoGPT
 
 struct Target {
   const char* name;

@@ -53,6 +53,7 @@ ParameterList make(const MeshPtr& mesh) {
     if (static_cast<int>(i) * mesh->size(Axis::pp) / 4 == mesh->coord(Axis::pp)) add(i, false);
   }
   if (mesh->size(Axis::pp) > 1 && mesh->is_last(Axis::pp)) add(0, true);  // parameter 0 is tied to the last stage
+  mark_gradients_summed(build.parameters());
   return build.parameters();
 }
 
@@ -86,6 +87,20 @@ TEST_CASE("what is not finite stays so on every rank") {
     if (mesh->rank() == 2) parameters.front()->grad().data<float>()[0] = NAN;
     CHECK(std::isnan(gradient_norm(parameters, *mesh)));
   });
+}
+
+TEST_CASE("damage to one rank's copy of a replicated gradient shows on every rank") {
+  for (const float damage : {INFINITY, NAN}) {
+    run_mesh("dp=2,tp=2", [damage](const MeshPtr& mesh) {
+      const ParameterList parameters = make(mesh);
+      const ParameterPtr& replicated = parameters[1];
+      REQUIRE(!replicated->placements.tp.sharded());
+      if (mesh->coord(Axis::tp) == 1) replicated->grad().data<float>()[0] = damage;
+      const double norm = gradient_norm(parameters, *mesh);
+      CHECK(std::isinf(norm) == std::isinf(damage));
+      CHECK(std::isnan(norm) == std::isnan(damage));
+    });
+  }
 }
 
 TEST_CASE("clipping brings the norm down to its limit and never up") {

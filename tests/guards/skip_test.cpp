@@ -24,12 +24,13 @@ struct Poison {
   int rank = 0;
   bool once = true;
   bool first = false;  // in this rank's first matrix, not in its last
+  bool gain = false;   // in the gain of a norm, which each rank of tp has, and not in a matrix
 };
 
-std::string poisoned_parameter(Trainer& trainer, bool first) {
+std::string poisoned_parameter(Trainer& trainer, const Poison& poison) {
   std::string name;
   for (const ParameterPtr& p : trainer.model().parameters())
-    if (p->decay && (name.empty() || !first)) name = p->name;
+    if (p->decay != poison.gain && (name.empty() || !poison.first)) name = p->name;
   return name;
 }
 
@@ -47,7 +48,7 @@ Outcome five_steps(const Case& c, const Poison* poison) {
     std::string line;
     Messages events([&](const std::string& text) { line += text; });
     Guards guards(o, trainer, nullptr, progress, events);
-    const std::string parameter = poisoned_parameter(trainer, poison != nullptr && poison->first);
+    const std::string parameter = poisoned_parameter(trainer, poison != nullptr ? *poison : Poison{});
     bool armed = false;
     trainer.watch().set_tamper([&](const Parameter& p, int microbatch) {
       if (!armed || p.name != parameter || microbatch != 1) return;
@@ -115,6 +116,15 @@ TEST_CASE("a NaN in a table that two stages share is named where it was, not whe
     INFO(c.mesh, " zero ", c.zero, ": ", skipped.line);
     CHECK(skipped.parameter == "wte.weight");
     CHECK(contains(skipped.line, "the gradient of wte.weight on rank 0 ("));
+  }
+}
+
+TEST_CASE("a NaN in one rank's copy of a replicated gradient ends the step on all ranks, not in a hang") {
+  for (const Case& c : {Case{"tp=2"}, Case{"dp=2,tp=2", 1}}) {
+    const Poison poison{.rank = 1, .gain = true};
+    const Outcome skipped = five_steps(c, &poison);
+    INFO(c.mesh, " zero ", c.zero, ": ", skipped.line);
+    CHECK(contains(skipped.line, fmt::format("the gradient of {} on rank 1 (", skipped.parameter)));
   }
 }
 
@@ -194,7 +204,8 @@ TEST_CASE("if one skipped step is too many, the message has only the remedy for 
         bool armed = mesh.rank() == 1;
         trainer.watch().set_tamper([&](const Parameter& p, int) {
           if (!armed || p.name != "blocks.1.mlp.up.weight") return;
-          p.grad().data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+          // The sign of a NaN has no meaning, and is not printed: "nan", never "-nan".
+          p.grad().data<float>()[0] = std::copysign(std::numeric_limits<float>::quiet_NaN(), once ? 1.0F : -1.0F);
           armed = !once;
         });
         make_steps(guards, trainer, options, progress, 1, [](std::int64_t) {});
@@ -204,7 +215,7 @@ TEST_CASE("if one skipped step is too many, the message has only the remedy for 
     CHECK(contains(error, "77 trireme: [train] the gradient norm is nan; expected a finite number; the gradient of "));
     CHECK(contains(error, "suspect the machine") == once);
     CHECK(contains(error, "look at that machine") == once);
-    CHECK(contains(error, "lower --lr or raise --warmup-steps, or look at the samples") == !once);
+    CHECK(contains(error, "lower --lr or --clip, raise --warmup-steps, or look at the samples") == !once);
     CHECK(contains(error, "--lr") == !once);
   }
 }

@@ -309,3 +309,75 @@ TEST_CASE("FileLock: the second process is told who holds the lock") {
   }
   CHECK(failure(second) == "nothing");
 }
+
+TEST_CASE("read_file: a file beyond its limit is refused with its size, and one without a size is not read further") {
+  const TempFolder folder;
+  write_file(folder / "sparse", "x");
+  fs::resize_file(folder / "sparse", std::uintmax_t{1} << 42);
+  const ReadLimit limit{1000, "a test"};
+  const std::string file = (folder / "sparse").string();
+  CHECK(error_of([&] { read_file(folder / "sparse", limit); }, ExitCode::data) ==
+        "trireme: [io] " + file +
+            " has 4398046511104 bytes; expected at most 1000 for a test; give the right file, or "
+            "a smaller one");
+  CHECK(contains(error_of([&] { read_file(folder / "sparse"); }, ExitCode::data), "expected at most 1073741824 for"));
+  write_file(folder / "small", std::string(1000, 'x'));
+  CHECK(read_file(folder / "small", limit).size() == 1000);
+  // /proc does not say how large its files are.
+  CHECK(contains(error_of(
+                     [&] {
+                       read_file("/proc/meminfo", {100, "a test"});
+                     },
+                     ExitCode::data),
+                 "/proc/meminfo has more than 100 bytes; expected at most 100 for a test"));
+}
+
+TEST_CASE("files and folders may have names as long as the system allows") {
+  const TempFolder folder;
+  const std::string longest(255, 'n'), letters = std::string(253, 'n') + "\xC3\xA9";  // ends in one character of UTF-8
+  for (const std::string& name : {longest, letters}) {
+    write_file(folder / name, "x");
+    CHECK(read_file(folder / name) == "x");
+    AtomicFile temporary(folder / name);
+    for (const std::string& found : list_folder(folder.path())) {
+      CAPTURE(found);
+      CHECK((found == name || found.find("\xC3.") == std::string::npos));
+    }
+  }
+  fs::remove(folder / longest);
+  AtomicFolder made(folder / longest);
+  made.commit();
+  CHECK(fs::is_directory(folder / longest));
+  CHECK(entries_of(folder) == 2);
+  for (const fs::path& path : {folder / (longest + "n"), folder / std::string(250, 'd') / (longest + "n")})
+    CHECK(contains(error_of([&] { write_file(path, "x"); }, ExitCode::io), "cannot write " + path.string() + ": "));
+  CHECK(contains(error_of([&] { const AtomicFolder no(folder / (longest + "n")); }, ExitCode::io),
+                 longest + "n: File name too long"));
+}
+
+TEST_CASE("symbolic links that lead nowhere are named as the cause") {
+  const TempFolder folder;
+  fs::create_symlink("loop", folder / "loop");
+  fs::create_symlink("absent", folder / "dangling");
+  const std::string loop = (folder / "loop").string(), reason = "Too many levels of symbolic links";
+  CHECK(contains(error_of([&] { make_directories(folder / "loop"); }, ExitCode::io), loop + ": " + reason));
+  CHECK(contains(error_of([&] { make_directories(folder / "loop" / "x"); }, ExitCode::io), loop + ": " + reason));
+  CHECK(contains(error_of([&] { write_file(folder / "loop", "x"); }, ExitCode::io), loop + ": " + reason));
+  CHECK(contains(error_of([&] { make_directories(folder / "dangling" / "x"); }, ExitCode::io),
+                 (folder / "dangling").string() + " is a symbolic link to nothing"));
+}
+
+TEST_CASE("AppendFile: a long torn line is removed on opening, and whole lines before it stay") {
+  const TempFolder folder;
+  for (const std::size_t size : {1U << 16, (1U << 16) - 1, 200'000U}) {
+    const fs::path file = folder / "log";
+    std::string whole(size - 1, 'a');
+    whole += '\n';
+    write_file(file, whole + std::string(150'000, 'b'));
+    AppendFile(file).line("c");
+    CHECK(read_file(file) == whole + "c\n");
+    write_file(file, std::string(150'000, 'b'));
+    AppendFile(file).line("c");
+    CHECK(read_file(file) == "c\n");
+  }
+}

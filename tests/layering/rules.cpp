@@ -16,7 +16,7 @@ struct Layer {
   std::vector<std::string> only = {};
 };
 
-constexpr int kHighestLayer = 28;  // above it: code that uses the framework from outside
+constexpr int kHighestLayer = 29;  // above it: code that uses the framework from outside
 
 /// The first row that holds a path counts, so parallel/comm/nccl comes before parallel/comm.
 const std::vector<Layer>& layers() {
@@ -47,29 +47,32 @@ const std::vector<Layer>& layers() {
       {"parallel/zero", 13},  // shards what grad_sync reduces
       {"nn", 14},
       {"optim", 15},
+      {"models/gguf", 17},
+      {"models/hugging_face", 17},
       {"models", 16},
-      {"train/program", 17},   // the frame around main(), the terminal
-      {"train/events", 18},    // what happens in a run, for all that shows or stores it
-      {"train/tracking", 19},  // events for other programs: TensorBoard, Prometheus
-      {"train/options", 19},
-      {"train/report", 20},
-      {"train/faults", 20},
-      {"train/plot", 20},      // curves, drawn with text
-      {"train/terminal", 21},  // a run as a person sees it
-      {"train/validate", 21},
-      {"train/launch", 21},
-      {"train/step", 22},
-      {"train/runs", 23},  // saved, resumed, in a folder
-      {"train/guards", 24},
-      {"train/parity", 24},
-      {"train/supervisor", 24},
-      {"train/loop", 25},
-      {"train/gpt", 26},  // a task, its flags and its text; nothing below names it
-      {"train/explore", 27},
-      {"examples", 28},
+      {"train/program", 18},   // the frame around main(), the terminal
+      {"train/events", 19},    // what happens in a run, for all that shows or stores it
+      {"train/tracking", 20},  // events for other programs: TensorBoard, Prometheus
+      {"train/options", 20},
+      {"train/report", 21},
+      {"train/faults", 21},
+      {"train/plot", 21},      // curves, drawn with text
+      {"train/terminal", 22},  // a run as a person sees it
+      {"train/validate", 22},
+      {"train/launch", 22},
+      {"train/step", 23},
+      {"train/runs", 24},  // saved, resumed, in a folder
+      {"train/guards", 25},
+      {"train/parity", 25},
+      {"train/supervisor", 25},
+      {"train/loop", 26},
+      {"train/gpt", 27},  // a task, its flags and its text; nothing below names it
+      {"train/explore", 28},
+      {"examples/external", 30},  // a project of its own, which includes <trireme/...>
+      {"examples", 29},
       // Code outside the framework may include everything and helpers in its own folder; nothing may include it.
-      {"bench", 29},
-      {"tests", 30},
+      {"bench", 30},
+      {"tests", 31},
   };
   return table;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "parallel/mesh/placement.h"
+#include "tests/support/errors.h"
 
 using namespace trireme;
 
@@ -42,6 +43,45 @@ TEST_CASE("a mesh that cannot be is refused, with the arithmetic") {
   } catch (const Error& error) { CHECK(error.code() == ExitCode::usage); }
 }
 
+TEST_CASE("arguments out of range of a mesh and its groups are refused") {
+  using testing::error_of, testing::says;
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const DeviceMesh mesh(world, parse_mesh("dp=2", 2));
+    CHECK(mesh.world_rank(0, 1, 0) == 1);
+    CHECK(says(error_of([&] { static_cast<void>(mesh.world_rank(0, 2, 0)); }, ExitCode::internal),
+               "[DeviceMesh] no rank has the coordinate 2 on data of the mesh dp=2,tp=1,pp=1; expected 0 to 1"));
+    CHECK(says(error_of([&] { static_cast<void>(mesh.world_rank(-1, 0, 0)); }), "the coordinate -1 on pp"));
+    CHECK(says(error_of([&] { static_cast<void>(mesh.world_rank(0, 0, 9)); }), "the coordinate 9 on tp"));
+    for (const int rank : {-1, 2, 9})
+      CHECK(says(error_of([&] { static_cast<void>(mesh.group(Axis::dp).world_rank(rank)); }, ExitCode::internal),
+                 fmt::format("has no rank {}; expected 0 to 1", rank)));
+    const auto wrong = static_cast<Axis>(9);
+    for (const std::string& message :
+         {error_of([&] { static_cast<void>(mesh.coord(wrong)); }), error_of([&] { mesh.group(wrong); }),
+          error_of([&] { static_cast<void>(mesh.size(wrong)); }), error_of([&] { static_cast<void>(name(wrong)); }),
+          error_of([&] { MeshShape().at(wrong); })})
+      CHECK(says(message, "[mesh] 9 is not an axis; expected one of Axis::pp to Axis::data"));
+    Tensor x = Tensor::zeros({2});
+    ProcessGroup& dp = mesh.group(Axis::dp);
+    for (const int rank : {-1, 2}) {
+      CHECK(says(error_of([&] { dp.broadcast(x, rank).wait(); }, ExitCode::internal), "[broadcast]"));
+      CHECK(says(error_of([&] { dp.send(x, rank, 0).wait(); }, ExitCode::internal), "[send]"));
+      CHECK(says(error_of([&] { dp.recv(x, rank, 0).wait(); }, ExitCode::internal), "[recv]"));
+    }
+    CHECK_THROWS_AS(dp.subgroup({0, 7}, "wrong"), Error);
+    CHECK_THROWS_AS(dp.subgroup({}, "empty"), Error);
+  });
+  MeshShape shape;
+  shape.at(Axis::pp) = 0;
+  CHECK(says(error_of([&] { DeviceMesh(self_group(), shape); }, ExitCode::usage),
+             "[DeviceMesh] the axis pp has 0 ranks; expected at least 1"));
+  shape = {};
+  shape.at(Axis::ep) = 2;
+  CHECK(says(error_of([&] { DeviceMesh(self_group(), shape); }, ExitCode::usage),
+             "[DeviceMesh] ep=2 does not divide dp x cp = 1 x 1"));
+  CHECK(says(error_of([] { MeshShape().at(Axis::data) = 2; }), "the size of data follows from the others"));
+}
+
 TEST_CASE("tp varies fastest, and groups run along one axis") {
   std::mutex mutex;
   std::set<std::string> seen;
@@ -65,6 +105,24 @@ TEST_CASE("tp varies fastest, and groups run along one axis") {
   });
   CHECK(seen.size() == 8);
   CHECK(seen.count("rank 5 (dp=0,tp=1,pp=1)") == 1);
+}
+
+TEST_CASE("a mesh may be of a part of the ranks; its groups are of these") {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const int r = world->rank();
+    const std::vector<int> part = r / 2 % 2 == 0 ? std::vector{0, 1, 4, 5} : std::vector{2, 3, 6, 7};
+    const DeviceMesh mesh(world->subgroup(part, "half of the world"), parse_mesh("tp=2,pp=2", 0));
+    CHECK(mesh.coord(Axis::tp) == r % 2);
+    CHECK(mesh.coord(Axis::pp) == r / 4);
+    CHECK(mesh.world_rank(mesh.coord(Axis::pp), 0, mesh.coord(Axis::tp)) == r);
+    CHECK(mesh.group(Axis::tp).members() == std::vector<int>{r / 2 * 2, r / 2 * 2 + 1});
+    CHECK(mesh.group(Axis::pp).members() == std::vector<int>{r % 4, r % 4 + 4});
+    REQUIRE(mesh.pipeline_ends() != nullptr);
+    CHECK(mesh.pipeline_ends()->members() == std::vector<int>{r % 4, r % 4 + 4});
+    Tensor sum = Tensor::full({1}, r);
+    mesh.group(Axis::tp).all_reduce(sum).wait();
+    CHECK(sum.item() == r / 2 * 4 + 1);
+  });
 }
 
 TEST_CASE("data is dp and cp as one axis, ep and edp another view of it") {

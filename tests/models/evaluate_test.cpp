@@ -80,6 +80,25 @@ TEST_CASE("a validation loss of some windows is the same on any mesh, with any n
   }
 }
 
+TEST_CASE("one rank that is told to leave ends an evaluation on all, without a loss") {
+  for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2", "pp=2", "dp=2,pp=2", "cp=2"}) {
+    CAPTURE(text);
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      GptRun run = run_of(mesh, {.pipeline = text == "dp=1" ? "interleaved:2" : "1f1b"});
+      const EvalWindows all = EvalWindows::all(test_tokens(16 * 301 - 5), 16);
+      const bool told = mesh->rank() == mesh->world().size() - 1;
+      std::int64_t asked = 0, batches = 0;
+      const auto progress = [&](std::int64_t done, std::int64_t /*all*/) { batches = done + 1; };
+      const auto after = [&](std::int64_t times) { return [&, times] { return ++asked > times && told; }; };
+      CHECK_FALSE(validation_loss_unless(after(1), run.gpt(), all, 1, progress));
+      CHECK(batches <= 33);
+      // The pipeline and the groups are as before.
+      const double whole = validation_loss(run.gpt(), windows(), 4);
+      CHECK(validation_loss_unless([] { return false; }, run.gpt(), windows(), 4, {}) == whole);
+    });
+  }
+}
+
 TEST_CASE("training with evaluation and generation in between is training without, bit for bit") {
   for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2,pp=2", "tp=2,cp=2", "pp=2"}) {
     const Recipe recipe{.config = small_config(0.1), .pipeline = text == "pp=2" ? "interleaved:2" : "1f1b"};
@@ -92,7 +111,7 @@ TEST_CASE("training with evaluation and generation in between is training withou
         losses.push_back(run.step());
         std::vector<Tensor> gradients;
         for (const ParameterPtr& p : run.gpt().parameters()) gradients.push_back(clone(p->grad()));
-        const std::int64_t first_sample = run.gpt().run_state().first_sample;
+        const std::optional<std::int64_t> first_sample = run.gpt().run_state().first_sample;
         validation_loss(run.gpt(), windows(), 8);
         generate(run.gpt(), prompt, {.length = 4});
         CHECK(run.gpt().run_state().training);

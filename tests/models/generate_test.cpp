@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "parallel/comm/texts.h"
 #include "tests/models/recipe.h"
 #include "tests/support/sanitized.h"
+#include "train/gpt/model_copies.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -159,9 +161,51 @@ TEST_CASE("generation ends before the token that stops it, on every mesh") {
   const std::vector<std::int32_t> whole = generate_on("dp=1", prompt, options);
   REQUIRE(whole.size() == 20);
   GenerateOptions stopped = options;
-  stopped.stop = whole[7];
+  stopped.stop = {whole[7]};
   const auto end = std::find(whole.begin(), whole.end(), whole[7]);
   const std::vector<std::int32_t> expected(whole.begin(), end);
   CHECK(generate_on("dp=1", prompt, stopped) == expected);
   CHECK(generate_on("tp=2,pp=2", prompt, stopped) == expected);
+}
+
+TEST_CASE("one rank that is told to leave ends a text on all, after the same token") {
+  for (const std::string& text : Meshes{"dp=1", "dp=2,tp=2", "pp=2", "dp=2,pp=2", "cp=2"}) {
+    CAPTURE(text);
+    run_mesh(text, [&](const MeshPtr& mesh) {
+      GptRun run = run_of(mesh, {});
+      const std::vector<std::int32_t> prompt = {1, 2, 3};
+      const bool told = mesh->rank() == mesh->world().size() - 1;
+      std::int64_t asked = 0;
+      const std::vector<std::int32_t> whole = generate(run.gpt(), prompt, {.length = 9});
+      const std::vector<std::int32_t> part =
+          generate(run.gpt(), prompt, {.length = 9, .leave = [&] { return ++asked > 2 && told; }});
+      REQUIRE((part.size() >= 2 && part.size() < 7));  // the calls in between at most double
+      CHECK(part == std::vector(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(part.size())));
+      const std::vector<std::string> sizes = all_gather_texts(mesh->world(), std::to_string(part.size()));
+      for (const std::string& size : sizes) CHECK(size == sizes.front());
+      CHECK(generate(run.gpt(), prompt, {.length = 9}) == whole);
+    });
+  }
+}
+
+TEST_CASE("a mesh has as many copies of a model as dp, unless experts need ranks of several dp coordinates") {
+  const auto copies = [](const char* mesh) { return model_copies(parse_mesh(mesh, 0)); };
+  CHECK(copies("dp=1") == 1);
+  CHECK(copies("dp=3,tp=2") == 3);
+  CHECK(copies("dp=4,ep=2") == 2);
+  CHECK(copies("dp=2,cp=2,ep=2") == 2);  // the experts of a copy lie along cp
+  CHECK(copies("dp=2,cp=2,ep=4") == 1);
+  CHECK(copies("dp=2,cp=4,ep=2") == 2);
+  CHECK(copies("dp=3,cp=2,ep=3") == 1);
+  CHECK(copies("dp=6,cp=2,ep=4") == 3);
+  run_mesh("dp=4,ep=2,tp=2,pp=2", [&](const MeshPtr& mesh) {
+    const std::shared_ptr<ProcessGroup> world = mesh->world().subgroup(mesh->world().members(), "the same");
+    const ModelCopy copy = model_copy(world, mesh->shape());
+    CHECK(copy.copies == 2);
+    CHECK(copy.number == mesh->coord(Axis::dp) / 2);
+    CHECK(copy.shape == parse_mesh("dp=2,ep=2,tp=2,pp=2", 0));
+    const DeviceMesh part(copy.group, copy.shape);
+    for (const Axis axis : {Axis::pp, Axis::tp, Axis::ep}) CHECK(part.coord(axis) == mesh->coord(axis));
+    CHECK(part.coord(Axis::dp) == mesh->coord(Axis::dp) % 2);
+  });
 }

@@ -59,10 +59,30 @@ TEST_CASE("the published sizes have the published numbers of parameters") {
   CHECK(parameter_count(gpt_preset("tinyllama-1.1b").value()) == 1'100'048'384);
   CHECK(parameter_count(gpt_preset("llama2-7b").value()) == 6'738'415'616);
   CHECK_FALSE(gpt_preset("gpt2").has_value());
-  CHECK(gpt_preset_names().size() == 7);
+  CHECK(parameter_count(gpt_preset("llama3.2-1b").value()) == 1'235'814'400);
+  CHECK(parameter_count(gpt_preset("llama3.2-3b").value()) == 3'212'749'824);
+  CHECK(parameter_count(gpt_preset("llama3.1-8b").value()) == 8'030'261'248);
+  CHECK(parameter_count(gpt_preset("mistral-7b").value()) == 7'241'732'096);
+  CHECK(parameter_count(gpt_preset("mistral-nemo-12b").value()) == 12'247'782'400);
+  CHECK(parameter_count(gpt_preset("mixtral-8x7b").value()) == 46'702'792'704);
+  CHECK(active_parameter_count(gpt_preset("mixtral-8x7b").value()) == 12'879'925'248);
+  CHECK(parameter_count(gpt_preset("qwen2.5-0.5b").value()) == 494'032'768);
+  CHECK(parameter_count(gpt_preset("qwen2.5-1.5b").value()) == 1'543'714'304);
+  CHECK(parameter_count(gpt_preset("qwen2.5-7b").value()) == 7'615'616'512);
+  CHECK(parameter_count(gpt_preset("qwen3-0.6b").value()) == 596'049'920);
+  CHECK(parameter_count(gpt_preset("qwen3-1.7b").value()) == 1'720'574'976);
+  CHECK(parameter_count(gpt_preset("qwen3-4b").value()) == 4'022'468'096);
+  CHECK(parameter_count(gpt_preset("qwen3-8b").value()) == 8'190'735'360);
+  CHECK(parameter_count(gpt_preset("qwen3-30b-a3b").value()) == 30'532'122'624);
+  CHECK(parameter_count(gpt_preset("gemma-2b").value()) == 2'506'172'416);
+  CHECK(parameter_count(gpt_preset("gemma2-2b").value()) == 2'614'341'888);
+  CHECK(parameter_count(gpt_preset("gemma2-9b").value()) == 9'241'705'984);
+  CHECK(parameter_count(gpt_preset("gemma3-1b").value()) == 999'885'952);
+  CHECK(gpt_preset_names().size() == 25);
 }
 
-TEST_CASE("parameter_count is what the model makes, on any mesh; so are the products behind the FLOPs") {
+TEST_CASE("parameter_count is what the model makes, on any mesh; so are the products behind the FLOPs" *
+          doctest::test_suite("thorough")) {
   std::vector<GptConfig> configs;
   // The presets, but small: a quarter of the layers, and heads of width 4.
   for (const std::string_view name : gpt_preset_names()) {
@@ -70,9 +90,12 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
     configs.push_back(c);
     configs.back().layers = c.layers / 4;
     configs.back().width = c.heads * 4;
+    if (c.head_width) configs.back().head_width = 6;
     if (c.ffn_width) configs.back().ffn_width = c.heads * 10;
     configs.back().context = 32;
     configs.back().vocab = 257;
+    if (c.experts.count > 0) configs.back().experts.count = configs.back().experts.top_k = 2;
+    if (c.expert_ffn_width) configs.back().expert_ffn_width = 8;
     if (sanitized) break;
   }
   for (const bool bias : {true, false})
@@ -85,6 +108,42 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
     configs.back().positions = rotary ? PositionEncoding::rope : PositionEncoding::learned;
     configs.back().tied = !rotary;
   }
+  for (const bool rotary : {true, false}) {  // keys have a bias, too, if they are normalised or scores are capped
+    configs.push_back(configs.back());
+    configs.back().bias = true;
+    configs.back().positions = rotary ? PositionEncoding::rope : PositionEncoding::learned;
+    configs.back().qk_norm = rotary;
+    if (!rotary) configs.back().attention_softcap = 3;
+    configs.back().activation = rotary ? Activation::geglu : Activation::relu2;
+    configs.back().window = rotary ? 5 : 40;
+    configs.back().full_every = 2;
+  }
+  for (const bool rotary : {true, false}) {  // biases of queries, keys and values only
+    configs.push_back(configs.back());
+    configs.back().bias = false;
+    configs.back().qkv_bias = true;
+    configs.back().positions = rotary ? PositionEncoding::rope : PositionEncoding::learned;
+    configs.back().qk_norm = false;
+    configs.back().attention_softcap = std::nullopt;
+  }
+  for (const std::int64_t every : {1, 2}) {  // experts of another width than the MLP
+    configs.push_back({.layers = 5, .heads = 4, .width = 24, .context = 17, .vocab = 65, .bias = every == 1});
+    configs.back().experts = {.count = 4, .top_k = 4, .shared = every - 1};
+    configs.back().activation = Activation::swiglu;
+    configs.back().expert_ffn_width = 10;
+    configs.back().moe_every = every;
+  }
+  for (const bool packed : {true, false}) {  // heads that are wider than a part of the width, and narrower
+    configs.push_back({.layers = 3, .heads = 4, .width = 26, .context = 17, .vocab = 65});
+    configs.back().head_width = packed ? 10 : 4;
+    if (!packed) configs.back().kv_heads = 2, configs.back().qk_norm = true;
+    configs.back().post_norms = true;
+    if (packed) configs.back().norm = Norm::rms;
+  }
+  for (std::size_t i = 0, n = configs.size(); i < n; ++i) {  // with adapters
+    configs.push_back(configs[i]);
+    configs.back().lora = {.rank = 3, .targets = i % 2 == 0 ? "*.attn.*,*.mlp.*" : "*.attn.q*,*.attn.proj,*.mlp*.down"};
+  }
   for (const GptConfig& c : configs) {
     CAPTURE(c.layers);
     CAPTURE(c.width);
@@ -92,10 +151,15 @@ TEST_CASE("parameter_count is what the model makes, on any mesh; so are the prod
     if (c.heads % 2 == 0) CHECK(parameter_count(c) == counted(c, "dp=2,tp=2,pp=2", false));
     // Each weight of a product costs a multiply and an add, once in forward and twice in backward. Attention computes
     // q k^T and p v, for each query with its own and all earlier keys.
-    const double products = 6 * static_cast<double>(counted(c, "dp=1", true));
+    // A frozen weight has no gradient, which is one of the two products of backward.
+    const double adapters = static_cast<double>(adapter_parameter_count(c)),
+                 others = static_cast<double>(counted(c, "dp=1", true)) - adapters;
+    const double products = 6 * adapters + (c.lora.rank > 0 ? 4 : 6) * others;
     std::int64_t pairs = 0;  // of a query and a key, in a sequence
-    for (std::int64_t query = 0; query < c.context; ++query) pairs += query + 1;
-    const double attention = 6 * static_cast<double>(2 * c.layers * c.width * pairs) / static_cast<double>(c.context);
+    for (std::int64_t block = 0; block < c.layers; ++block)
+      for (std::int64_t query = 0; query < c.context; ++query)
+        pairs += std::min(query + 1, c.has_window(block) ? *c.window : c.context);
+    const double attention = 6 * static_cast<double>(2 * c.attention_width() * pairs) / static_cast<double>(c.context);
     CHECK(training_flops_per_token(c) == doctest::Approx(products + attention));
   }
 }

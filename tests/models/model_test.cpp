@@ -178,6 +178,18 @@ const std::vector<Choice>& choices() {
 
 }  // namespace
 
+TEST_CASE("a model's summary has the parts that this rank holds") {
+  run_mesh("pp=2", [](const MeshPtr& mesh) {
+    const Classifier model(nn::Build(mesh, DType::f32, 1), pipeline::stage_plan(layers, 2));
+    const std::string text = model.summary();
+    CHECK(says(text, "Block"));
+    CHECK(contains(text, "embed") == mesh->is_first(Axis::pp));
+    CHECK(contains(text, "head") == mesh->is_last(Axis::pp));
+    CHECK(says(text,
+               fmt::format("{} parameters in f32, all of them trained", mesh->is_first(Axis::pp) ? "1,808" : "1,197")));
+  });
+}
+
 TEST_CASE("a classifier has one rank's losses, gradients and weights on every mesh") {
   const auto reference = parity_reference(options_of({"dp=1"}), classifier_parity());
   for (const Choice& choice : choices()) {
@@ -246,6 +258,31 @@ TEST_CASE("a plan of another number of stages than the mesh has is refused befor
   o.mesh.pipeline = "interleaved:2";
   CHECK_THROWS_WITH_AS(make(2), doctest::Contains("a plan of 2 pipeline stages, and the mesh and --pipeline have 4"),
                        Error);
+}
+
+TEST_CASE("other samples on ranks of tp, and the same on ranks of dp, are refused in the first step") {
+  const auto error = [](const char* axes, bool whole_batch, bool same_ids) {
+    std::string said;
+    run_mesh(axes, [&](const MeshPtr& mesh) {
+      const TrainOptions o = options_of({axes});
+      Run run(o, mesh);
+      const auto next = [&](int) {
+        const std::int64_t first = mesh->size(Axis::dp) > 1 || whole_batch ? 0 : mesh->coord(Axis::tp);
+        Batch batch = run.data->make_batch(first, 2);
+        if (!same_ids) batch.sample_ids = {2 * mesh->world().rank(), 2 * mesh->world().rank() + 1};
+        return batch;
+      };
+      const std::string mine = failure([&] { run.trainer.gradients(next, 1.0 / global_batch); });
+      if (mesh->world().rank() == 0) said = mine;
+    });
+    return said;
+  };
+  CHECK(says(error("tp=2", false, true),
+             "[same_batch] ranks 0 and 1 have different batches at dp=0; expected the same tensors"));
+  CHECK(says(error("dp=2", true, true),
+             "[same_batch] ranks 0 and 1 have the same batch at dp=0 and dp=1; expected other samples on each"));
+  CHECK(error("tp=2", true, true) == "nothing");
+  CHECK(error("dp=2", true, false) == "nothing");
 }
 
 TEST_CASE("a model that does not divide its samples over cp is refused there, not counted twice") {

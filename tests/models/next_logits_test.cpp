@@ -2,8 +2,8 @@
 // f64 on one rank without a cache.
 #include "train/gpt/next_logits.h"
 
+#include "tests/models/decoder_kinds.h"
 #include "tests/support/elements.h"
-#include "tests/support/gpt_run.h"
 #include "tests/support/sanitized.h"
 #include "train/gpt/generate.h"
 
@@ -11,68 +11,9 @@ using namespace trireme;
 using namespace trireme::testing;
 
 namespace next_logits_test {
+using namespace trireme::testing::decoders;
+
 namespace {
-
-using Text = std::vector<std::int32_t>;
-
-constexpr std::int64_t context = 16;
-
-struct Kind {
-  std::string name;
-  GptConfig config;
-  nn::Parallelism parallelism = {};
-};
-
-Kind gpt2() { return {"GPT-2", small_config(0.5)}; }  // with dropout, which evaluation must ignore
-
-Kind llama() {
-  GptConfig config = small_config();
-  config.kv_heads = 2;
-  config.norm = Norm::rms;
-  config.positions = PositionEncoding::rope;
-  config.activation = Activation::swiglu;
-  config.tied = false;
-  config.bias = false;
-  return {"Llama", config};
-}
-
-Kind experts() {
-  GptConfig config = small_config();
-  config.experts = {.count = 4, .top_k = 2, .capacity_factor = 1.0, .shared = 1};
-  config.moe_every = 2;
-  return {"experts", config};
-}
-
-Kind documents() {
-  Kind kind = llama();
-  kind.config.document_separator = 3;
-  return {"documents", kind.config};
-}
-
-Kind cut_by_positions(Kind kind) {
-  kind.name += ", sequence parallel";
-  kind.parallelism.sequence = true;
-  return kind;
-}
-
-/// Random tokens, many of which are separators.
-Text text_of(std::int64_t length) {
-  Text ids;
-  for (std::int64_t i = 0; i < length; ++i) {
-    const std::uint32_t word = random_word(5, 1, static_cast<std::uint64_t>(i));
-    ids.push_back(word % 6 == 0 ? 3 : static_cast<std::int32_t>(word / 6 % test_vocab));
-  }
-  return ids;
-}
-
-/// A model with random values in every parameter, so that all of them matter.
-Gpt model_on(const MeshPtr& mesh, const Kind& kind, DType dtype, int chunks = 1) {
-  const auto layers = static_cast<int>(kind.config.layers);
-  Gpt model(nn::Build(mesh, dtype, 7, kind.parallelism), kind.config,
-            pipeline::stage_plan(layers, mesh->size(Axis::pp) * chunks));
-  randomise(model.parameters(), 0.2);
-  return model;
-}
 
 /// Of the first `count` tokens of `text`, the last ones that fit the context.
 std::span<const std::int32_t> window(const Text& text, std::int64_t count) {
@@ -113,8 +54,9 @@ TEST_CASE("logits with a cache are the whole text's on any mesh: one new token, 
   const Text text = text_of(context + 4);
   Meshes meshes = {"dp=1", "tp=2", "pp=2", "tp=4", "dp=2,tp=2,pp=2"}, cut = {"tp=2", "tp=4,pp=2"};
   if (sanitized) meshes = {"tp=2,pp=2"}, cut = {"tp=2"};
-  for (const Kind& kind : {gpt2(), llama(), experts(), documents(), cut_by_positions(gpt2()), cut_by_positions(llama()),
-                           cut_by_positions(documents())}) {
+  for (const Kind& kind :
+       {gpt2(), llama_kind(), experts(), documents(), later(), restarted(), cut_by_positions(gpt2()),
+        cut_by_positions(llama_kind()), cut_by_positions(documents()), cut_by_positions(restarted())}) {
     Kind plain = kind;
     plain.parallelism = {};
     const std::vector<double> exact = logits_on("dp=1", plain, DType::f64, false, text, 1);
@@ -141,7 +83,7 @@ TEST_CASE(
 
 TEST_CASE("in 16 bits logits with a cache are no farther from exact ones than the whole text's, but for luck") {
   const Text text = text_of(context);
-  for (const Kind& kind : {gpt2(), llama()}) {
+  for (const Kind& kind : {gpt2(), llama_kind()}) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
       const std::vector<double> exact = logits_on("dp=1", kind, DType::f64, false, text, 1);
       const double whole = largest_difference(logits_on("dp=1", kind, dtype, false, text, 1), exact);
@@ -193,6 +135,7 @@ TEST_CASE("texts that are empty or longer than announced are refused, and so is 
     CHECK_THROWS_WITH_AS(next(Text{}), doctest::Contains("expected 1 to 4 tokens, got 0"), Error);
     CHECK_THROWS_WITH_AS(next(Text{1, 2, 3, 4, 5}), doctest::Contains("expected 1 to 4 tokens, got 5"), Error);
     model.run_state().cache = std::make_shared<nn::KvCache>(context);
+    model.run_state().first_sample = 0;
     const Batch ids = token_batch(Tensor::zeros({1, 2}, DType::i32), {}, {0});
     CHECK_THROWS_WITH_AS(model.hidden(0, {}, ids), doctest::Contains("got training"), Error);
   });
@@ -206,7 +149,7 @@ TEST_CASE("texts that are empty or longer than announced are refused, and so is 
 }
 
 TEST_CASE("generated tokens are the same with a cache and without, greedy or by chance, also past the context") {
-  for (const Kind& kind : {gpt2(), llama(), experts(), documents()}) {
+  for (const Kind& kind : {gpt2(), llama_kind(), experts(), documents()}) {
     for (const std::string& mesh_text :
          sanitized ? Meshes{"tp=2,pp=2"} : Meshes{"dp=1", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
       for (const std::int64_t prompt : {std::int64_t{1}, context}) {

@@ -7,6 +7,7 @@
 #include <future>
 
 #include "data/byte_tokenizer.h"
+#include "data/json.h"
 #include "models/gpt_text.h"
 #include "tests/models/recipe.h"
 #include "tests/parity/faulty_group.h"
@@ -184,7 +185,8 @@ TEST_CASE("the newest of several saves is found, and its absence named") {
   std::filesystem::create_directories(folder / "empty/checkpoints");
   CHECK_THROWS_WITH_AS(find_saved_run(folder / "empty"),
                        doctest::Contains("empty holds no saved run; expected the --out folder"), Error);
-  CHECK_THROWS_WITH_AS(find_saved_run(folder / "nowhere"), doctest::Contains("nowhere holds no saved run"), Error);
+  CHECK_THROWS_WITH_AS(find_saved_run(folder / "nowhere"),
+                       doctest::Contains("nowhere does not exist; expected the --out folder"), Error);
 }
 
 TEST_CASE("a checkpoint that appears while some ranks have chosen already is loaded by none") {
@@ -258,6 +260,25 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
       {[](Recipe& r) { r.config.tied = false; }, "--tied", "on", "off"},
       {[](Recipe& r) { r.config.positions = PositionEncoding::rope; }, "--positions", "learned", "rope"},
       {[](Recipe& r) { r.config.document_separator = 3; }, "--document-mask", "off", "on"},
+      {[](Recipe& r) { r.config.head_width = 10; }, "--head-width", "8", "10"},
+      {[](Recipe& r) { r.config.lora.rank = 2; }, "--lora-rank", "0", "2"},
+      {[](Recipe& r) { r.config.qkv_bias = true; }, "--qkv-bias", "off", "on"},
+      {[](Recipe& r) { r.config.norm_eps = 0.5; }, "--norm-eps", "1e-05", "0.5"},
+      {[](Recipe& r) { r.config.rope_base = 500; }, "--rope-base", "10000.0", "500.0"},
+      {[](Recipe& r) { r.config.rope_scaling = "linear:2"; }, "--rope-scaling", "none", "linear:2"},
+      {[](Recipe& r) { r.config.rope_interleaved = true; }, "--rope-interleaved", "off", "on"},
+      {[](Recipe& r) { r.config.restart_positions = true; }, "--restart-positions", "off", "on"},
+      {[](Recipe& r) { r.config.qk_norm = true; }, "--qk-norm", "off", "on"},
+      {[](Recipe& r) { r.config.window = 4; }, "--window", "auto", "4"},
+      {[](Recipe& r) { r.config.window_every = 2; }, "--window-every", "1", "2"},
+      {[](Recipe& r) { r.config.full_every = 2; }, "--full-every", "none", "2"},
+      {[](Recipe& r) { r.config.attention_softcap = 2; }, "--attention-softcap", "none", "2.0"},
+      {[](Recipe& r) { r.config.logit_softcap = 2; }, "--logit-softcap", "none", "2.0"},
+      {[](Recipe& r) { r.config.zero_centred_norms = true; }, "--zero-centred-norms", "off", "on"},
+      {[](Recipe& r) { r.config.post_norms = true; }, "--post-norms", "off", "on"},
+      {[](Recipe& r) { r.config.scaled_embeddings = true; }, "--scaled-embeddings", "off", "on"},
+      {[](Recipe& r) { r.config.query_pre_attn_scalar = 2; }, "--query-pre-attn-scalar", "auto", "2.0"},
+      {[](Recipe& r) { r.config.window_rope_base = 2; }, "--window-rope-base", "auto", "2.0"},
       {[](Recipe& r) { r.config.experts.count = 4; }, "--experts", "0", "4"},
   };
   const auto expected = [](const std::string& flag, const std::string& was, const std::string& is) {
@@ -294,6 +315,11 @@ TEST_CASE("a run with another model, seed, tokenizer or optimizer is refused, na
   CHECK(contains(refusal({}, {}, 7, ByteTokenizer()), "use the same --data and --tokenizer"));
   CHECK(contains(refusal({.optimizer = "sgd"}, {}), expected("--optimizer", "sgd", "adamw")));
   CHECK(contains(refusal({}, {.optimizer = "sgd"}), expected("--optimizer", "adamw", "sgd")));
+  CHECK(contains(refusal({}, {.optimizer = "lion"}), expected("--optimizer", "adamw", "lion")));
+  CHECK(contains(refusal({.optimizer = "lion"}, {.optimizer = "sgd"}), expected("--optimizer", "lion", "sgd")));
+  CHECK(contains(refusal({.optimizer = "adafactor"}, {}), expected("--optimizer", "adafactor", "adamw")));
+  CHECK(contains(refusal({.optimizer = "muon"}, {.optimizer = "adafactor"}),
+                 expected("--optimizer", "muon", "adafactor")));
   CHECK(refusal({}, {.global_batch = 16}) == "nothing");  // a batch may change
 }
 
@@ -308,6 +334,22 @@ TEST_CASE("a run may drop its momentum, and cannot resume one that was not saved
     CHECK_THROWS_WITH_AS(run.load(folder / "without"),
                          doctest::Contains("was saved with --momentum 0, and this run has more; change --momentum or"),
                          Error);
+  });
+}
+
+TEST_CASE("an average of the weights that was not saved is missed by a run that keeps one, and by generation") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    GptRun run = run_of(mesh, {});
+    run.save(folder.path());
+    const auto keeping = optim::make_adamw(run.gpt().parameters(), {});
+    keeping->average_weights(0.9);
+    CHECK_THROWS_WITH_AS(
+        load_run(folder.path(), run.gpt(), *keeping, test_identity()),
+        doctest::Contains("was saved with --ema-decay none, and this run has an average; change --ema-decay"), Error);
+    checkpoint::Checkpoint saved(find_saved_run(folder.path()));
+    CHECK_THROWS_WITH_AS(load_average(saved, run.gpt()),
+                         doctest::Contains("its run kept no average of the weights: --ema-decay"), Error);
   });
 }
 
@@ -388,6 +430,46 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   });
 }
 
+TEST_CASE("a model that is made for a checkpoint has its weights; a weight that is not loaded is an error") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    GptRun run = run_of(mesh, {});
+    run.steps(2);
+    run.save(folder.path());
+    GptOptions options = options_of({}, mesh->shape());
+    options.run.loads_weights = true;
+    const auto sum = [](const Gpt& model) {
+      double all = 0;
+      for (const ParameterPtr& p : model.parameters())
+        all += trireme::sum(p->local.detach() * p->local.detach()).item();
+      return all;
+    };
+    const auto model = make_gpt(options, options.model.config, mesh);
+    CHECK(sum(*model) == 0);
+    const auto optimizer = optim::make_adamw(model->parameters(), {});
+    load_run(folder.path(), *model, *optimizer, test_identity());
+    for (std::size_t i = 0; i < model->parameters().size(); ++i)
+      CHECK(same_bits(model->parameters()[i]->local.detach(), run.gpt().parameters()[i]->local.detach()));
+
+    // A parameter that the optimizer does not know is not loaded with its state.
+    ParameterList some = model->parameters();
+    const std::string forgotten = some.back()->name;
+    some.pop_back();
+    const auto partial = optim::make_adamw(some, {});
+    CHECK_THROWS_WITH_AS(load_run(folder.path(), *model, *partial, test_identity()),
+                         doctest::Contains(("no weights of the checkpoint are loaded into " + forgotten).c_str()),
+                         Error);
+
+    // A parameter that the checkpoint lacks.
+    checkpoint::HeldTensor added =
+        checkpoint::held_tensors(whole_weights(model->parameters()), model->buffers(), *mesh).front();
+    added.name = "blocks.9.added";
+    const Caught error = caught([&] { checkpoint::Checkpoint(find_saved_run(folder.path())).read({added}, "a hint"); });
+    CHECK(error.code == ExitCode::data);
+    CHECK(error.has("has no blocks.9.added; expected it, because its model has it"));
+  });
+}
+
 TEST_CASE("a checkpoint without what a run needs is refused with the entry's name") {
   const TempFolder folder;
   int number = 0;
@@ -405,6 +487,40 @@ TEST_CASE("a checkpoint without what a run needs is refused with the entry's nam
   CHECK(message({{"model", "a big one"}}).has("not valid JSON"));
   CHECK(message({{"model", R"({"layers":2})"}}).has("'heads' is missing; expected a whole number"));
   CHECK(message({{"model", R"({"layers":"two"})"}}).has("'layers' is \"two\"; expected a whole number"));
+}
+
+TEST_CASE("the parts of later decoders are read back; a model of an older version has their defaults") {
+  GptConfig config = small_config();
+  config.norm_eps = 1e-6;
+  config.rope_base = 5e5;
+  config.rope_scaling = "llama3:8,8192";
+  config.window = 7;
+  config.full_every = 3;
+  config.logit_softcap = 30;
+  config.query_pre_attn_scalar = 224;
+  config.window_rope_base = 1e4;
+  const std::string text = gpt_text(config, DType::f32);
+  const auto read = [](const std::string& stored) { return read_gpt_text(stored, "manifest.json", 1e9).config; };
+  CHECK(gpt_text(read(text), DType::f32) == text);
+  nlohmann::json older = nlohmann::json::parse(text);
+  for (const char* key :
+       {"head_width", "qkv_bias", "norm_eps", "rope_base", "rope_scaling", "rope_interleaved", "restart_positions",
+        "qk_norm", "window", "window_every", "full_every", "logit_softcap", "zero_centred_norms", "post_norms",
+        "scaled_embeddings", "query_pre_attn_scalar", "window_rope_base"})
+    CHECK(older.erase(key) == 1);
+  CHECK(gpt_text(read(older.dump()), DType::f32) == gpt_text(small_config(), DType::f32));
+  CHECK(gpt_settings(older.dump(), "manifest.json") == gpt_settings(gpt_text(small_config(), DType::f32), "now"));
+  const std::pair<const char*, nlohmann::json> wrong[] = {
+      {"norm_eps", 0},         {"rope_base", 1},         {"rope_scaling", "ntk:2"},
+      {"window", 0},           {"head_width", 0},        {"query_pre_attn_scalar", 0},
+      {"window_rope_base", 1}, {"window_every", 0},      {"full_every", 0},
+      {"logit_softcap", -3},   {"attention_softcap", 0}, {"rope_scaling", 17},
+      {"qk_norm", "maybe"},    {"rope_base", "large"}};
+  for (const auto& [key, value] : wrong) {
+    nlohmann::json changed = nlohmann::json::parse(text);
+    changed[key] = value;
+    CHECK_MESSAGE(says(error_of([&] { read(changed.dump()); }, ExitCode::data), "manifest.json"), key);
+  }
 }
 
 TEST_CASE("a stored model's dtype is read back; a missing one is f32, and an unknown one is refused") {

@@ -19,11 +19,13 @@ constexpr double rounding = 1e-13;  // f64 sums of some 100 terms, in another or
 struct Case {
   std::int64_t batch, length, heads, kv_heads, width;
   bool documents = false;
+  std::int64_t window = 0;
+  double softcap = 0;
 };
 
 std::string describe(const Case& x) {
-  return fmt::format("B={} T={} H={} Hkv={} Dh={} documents={}", x.batch, x.length, x.heads, x.kv_heads, x.width,
-                     x.documents);
+  return fmt::format("B={} T={} H={} Hkv={} Dh={} documents={} window={} cap={}", x.batch, x.length, x.heads,
+                     x.kv_heads, x.width, x.documents, x.window, x.softcap);
 }
 
 /// The tokens of dim 1 that a cp rank holds, in its order.
@@ -35,9 +37,10 @@ Tensor local_part(const Tensor& whole, int cp, int rank) {
   return clone(concat(parts, 1));
 }
 
-/// Documents of about 5 tokens, different in each sequence; undefined if the case has none.
+/// Documents of about 5 tokens, different in each sequence, and the window; undefined if the case has neither.
 Tensor starts_of(const Case& x) {
-  return x.documents ? nn::document_starts(random_ids({x.batch, x.length}, 17, 0, 5), 3) : Tensor();
+  const Tensor starts = x.documents ? nn::document_starts(random_ids({x.batch, x.length}, 17, 0, 5), 3) : Tensor();
+  return x.window > 0 ? nn::window_starts(starts, x.batch, 0, x.length, x.window) : starts;
 }
 
 struct Whole {
@@ -63,7 +66,7 @@ Results run(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dou
 }
 
 /// softmax(q k^T / sqrt(Dh) + mask) v, written with the operations of autograd/, where the mask is a matrix.
-Tensor by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& starts) {
+Tensor by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& starts, double softcap) {
   const std::int64_t batch = q.size(0), length = q.size(1), heads = q.size(2), group = heads / k.size(2);
   std::vector<Tensor> results;
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -76,8 +79,9 @@ Tensor by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Te
     std::vector<Tensor> outs;
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto matrix = [&](const Tensor& x, std::int64_t head) { return select(select(x, 0, b), 1, head); };
-      const Tensor scores =
+      Tensor scores =
           matmul(matrix(q, h), transpose(matrix(k, h / group), 0, 1)) * (1 / std::sqrt(static_cast<double>(q.size(3))));
+      if (softcap > 0) scores = tanh(scores / softcap) * softcap;
       outs.push_back(reshape(matmul(softmax(scores + mask), matrix(v, h / group)), {1, length, 1, q.size(3)}));
     }
     results.push_back(concat(outs, 2));
@@ -89,14 +93,14 @@ void check_case(const Case& x, const std::string& mesh_text, ContextParallel met
   const Whole whole(x);
   const Tensor starts = starts_of(x);
   const Results expected = run(whole.q, whole.k, whole.v, whole.dout, [&](const auto& q, const auto& k, const auto& v) {
-    return by_definition(q, k, v, starts);
+    return by_definition(q, k, v, starts, x.softcap);
   });
   run_mesh(mesh_text, [&](const MeshPtr& mesh) {
     const int cp = mesh->size(Axis::cp), rank = mesh->coord(Axis::cp);
     const auto part = [&](const Tensor& t) { return local_part(t, cp, rank); };
     const Results got = run(part(whole.q), part(whole.k), part(whole.v), part(whole.dout),
                             [&](const auto& q, const auto& k, const auto& v) {
-                              return nn::context_attention(q, k, v, *mesh, method, starts);
+                              return nn::context_attention(q, k, v, *mesh, method, starts, {0, x.softcap});
                             });
     const std::string where = fmt::format("{} {} rank {} {}", mesh_text, static_cast<int>(method), rank, describe(x));
     CHECK_MESSAGE(relative_difference(got.out, part(expected.out)) < rounding, where);
@@ -180,6 +184,34 @@ TEST_CASE("documents stay apart, on one rank, by the ring and by ulysses") {
       check_case(x, mesh, ContextParallel::ulysses);
     }
   }
+}
+
+TEST_CASE("windows and capped scores on one rank, by the ring, which leaves out blocks, and by ulysses") {
+  for (Case x : cases) {
+    x.softcap = 0.8;
+    for (const std::int64_t window : {1, 3, 7, 50}) {
+      x.window = window;
+      for (const bool documents : {false, true}) {
+        x.documents = documents;
+        for (const std::string& mesh : Meshes{"cp=1", "cp=2", "cp=4"}) {
+          check_case(x, mesh, ContextParallel::ring);
+          check_case(x, mesh, ContextParallel::ulysses);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a window, and positions within documents") {
+  const std::vector<std::int32_t> starts = {0, 0, 2, 2, 2, 5};
+  const Tensor documents = Tensor::from(std::span<const std::int32_t>(starts), {1, 6});
+  const auto numbers = [](const Tensor& x) {
+    return std::vector<std::int32_t>(x.span<std::int32_t>().begin(), x.span<std::int32_t>().end());
+  };
+  CHECK(numbers(nn::document_positions(documents)) == std::vector<std::int32_t>{0, 1, 0, 1, 2, 0});
+  CHECK(numbers(nn::window_starts({}, 1, 0, 5, 2)) == std::vector<std::int32_t>{0, 0, 1, 2, 3});
+  CHECK(numbers(nn::window_starts({}, 1, 7, 2, 3)) == std::vector<std::int32_t>{5, 6});
+  CHECK(numbers(nn::window_starts(documents, 1, 0, 6, 2)) == std::vector<std::int32_t>{0, 0, 2, 2, 3, 5});
 }
 
 TEST_CASE("a token sees exactly the tokens up to its own, in every chunk: one-hot values") {

@@ -94,10 +94,13 @@ TEST_CASE("without a gradient, forward leaves a temporary's logits to nobody and
 
 TEST_CASE("targets of another count or type are refused") {
   const Tensor logits = random({4, 7}, 1);
-  CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, targets({1, 2, 3}), {}),
-                       doctest::Contains("one target per row of logits [4, 7], got [3]"), Error);
+  CHECK_THROWS_WITH_AS(
+      nn::cross_entropy(logits, targets({1, 2, 3}), {}),
+      doctest::Contains(
+          "one target per row of logits [4, 7]: 4 numbers of classes, which are their last dim; got targets [3]"),
+      Error);
   CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, random({4}, 1), {}),
-                       doctest::Contains("expected i32 targets, got f64"), Error);
+                       doctest::Contains("expected a target in i32, got f64"), Error);
 }
 
 }  // namespace cross_entropy_test

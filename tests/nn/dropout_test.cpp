@@ -53,6 +53,7 @@ TEST_CASE("a sample keeps its mask however the batch is cut; samples, layers and
 TEST_CASE("what is kept is scaled up, what is dropped has no gradient") {
   run_mesh("tp=1", [](const MeshPtr& mesh) {
     const nn::Build build(mesh, DType::f32, 1);
+    build.run_state()->first_sample = 0;
     nn::Dropout layer(build / "drop", p);
     Tensor x = Tensor::full({4, length, width}, 2.0);
     require_grad(x);
@@ -69,6 +70,39 @@ TEST_CASE("what is kept is scaled up, what is dropped has no gradient") {
     const auto n = static_cast<double>(x.count());
     CHECK(std::abs(static_cast<double>(kept) - n * (1 - p)) < 5 * std::sqrt(n * p * (1 - p)));
   });
+}
+
+TEST_CASE("samples of other dims than a sequence have a mask of their own too") {
+  for (const Shape& sample : {Shape{width}, Shape{}, Shape{3, 5, 7}}) {
+    std::vector<std::int64_t> extents = {6};
+    extents.insert(extents.end(), sample.begin(), sample.end());
+    const Tensor x = Tensor::full(Shape(std::span<const std::int64_t>(extents)), 1.0);  // [B, ..]
+    for (const std::string& text : Meshes{"tp=1", "dp=2,tp=2"}) {
+      run_mesh(text, [&](const MeshPtr& mesh) {
+        const nn::Build build(mesh, DType::f32, 1);
+        nn::Dropout layer(build / "drop", p);
+        const auto masked = [&](std::int64_t first, std::int64_t count) {
+          build.run_state()->first_sample = first;
+          return layer(view::slice(x, 0, 0, count));
+        };
+        const Tensor all = masked(10, 6);
+        CHECK(same_bits(masked(12, 3), view::slice(all, 0, 2, 3)));
+        CHECK(same_bits(masked(11, 1), view::slice(all, 0, 1, 1)));
+        if (sample.dims() > 0) CHECK(!same_bits(view::slice(all, 0, 0, 1), view::slice(all, 0, 1, 1)));
+      });
+    }
+  }
+}
+
+TEST_CASE("samples of other dims than a sequence must be whole on each rank") {
+  const auto drop = [] {
+    run_mesh("cp=2", [](const MeshPtr& mesh) {
+      const nn::Build build(mesh, DType::f32, 1);
+      build.run_state()->first_sample = 0;
+      nn::Dropout(build / "drop", p)(Tensor::full({4, width}, 1.0));
+    });
+  };
+  CHECK_THROWS_WITH_AS(drop(), doctest::Contains("dropout"), Error);
 }
 
 TEST_CASE("nothing is dropped when not training, or with p = 0") {

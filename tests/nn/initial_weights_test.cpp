@@ -1,4 +1,5 @@
 // Initial weights are a function of (seed, name, global index): no mesh changes them.
+#include "autograd/ops.h"
 #include "nn/attention.h"
 #include "nn/mlp.h"
 #include "nn/vocab_embedding.h"
@@ -84,6 +85,32 @@ TEST_CASE("padded rows are zero, whatever the mesh") {
       }
     });
   }
+}
+
+TEST_CASE("a Linear without a split starts with PyTorch's weights, uniform in +-1/sqrt(in), on any mesh") {
+  for (const std::string& text : Meshes{"tp=1", "tp=2"}) {
+    run_mesh(text, [](const MeshPtr& mesh) {
+      const nn::Build b(mesh, DType::f32, 7);
+      nn::Linear layer(b / "a", 25, 300), same(nn::Build(mesh, DType::f32, 7) / "a", 25, {300}, nn::Split::none,
+                                               {.weight_init = nn::Init::uniform(-0.2, 0.2)});
+      CHECK(layer.weight().shape() == Shape{300, 25});
+      CHECK(max(abs(layer.weight() - same.weight())).item() < 1e-7);
+      CHECK(max(abs(layer.weight())).item() <= 0.2);
+      CHECK(max(abs(layer.weight())).item() > 0.199);
+      CHECK(max(abs(layer.bias())).item() == 0);
+      CHECK(nn::Linear(b / "c", 3, 4, {.bias = false}).named_parameters().size() == 1);
+    });
+  }
+}
+
+TEST_CASE("weights that are to be loaded begin as zeros, those of adapters as always") {
+  const nn::Build b(std::make_shared<const DeviceMesh>(self_group(), MeshShape{}), DType::f32, 5);
+  const nn::Build loaded = b.to_be_loaded() / "layer";
+  const auto first = [](const nn::Build& build, const char* name) {
+    return values(build.parameter(name, {3, 4}, {}, nn::Init::normal(1))->local.detach())[0];
+  };
+  CHECK(first(loaded, "weight") == 0);
+  CHECK(first(loaded, "lora_a") != 0);
 }
 
 TEST_CASE("an extent that does not divide is refused by name") {

@@ -1,7 +1,10 @@
 // A vocabulary whose size is not a multiple of tp, split over ranks: embedding, tied logits and cross-entropy against
 // plain f64 loops without slices or padding.
 #include "nn/cross_entropy.h"
+#include "nn/linear.h"
 #include "nn/vocab_embedding.h"
+#include "parallel/mesh/redistribute.h"
+#include "tests/support/errors.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;
@@ -162,6 +165,140 @@ TEST_CASE("logits a thousand times larger overflow nothing") {
   for (const std::int64_t vocab : {65, 50257})
     check({.vocab = vocab, .smoothing = 0.1, .spread = 1000}, 1e-11, {"tp=1", "tp=4"});
   check({.vocab = 65, .smoothing = 0.1, .spread = 1000, .dtype = DType::f32}, 1e-3);
+}
+
+TEST_CASE("logits that are padded or split are refused without a slice and a group, also after views and casts") {
+  for (const char* mesh_text : {"tp=1", "tp=2"})
+    run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+      const nn::Build build(mesh, DType::bf16, 5);
+      nn::VocabEmbedding tokens(build / "wte", 100, 8, 1.0, false);
+      const bool split = mesh->size(Axis::tp) > 1;
+      ProcessGroup* const group = &mesh->group(Axis::tp);
+      const Tensor h = random({2, 3, 8}, 6, DType::bf16), ids = random_ids({2, 3}, 9, 0, 50);
+      const auto error = [&](const Tensor& logits, const nn::CrossEntropyOptions& options) {
+        return error_of([&] { nn::cross_entropy(logits, view::reshape(ids, {ids.count()}), options); },
+                        ExitCode::usage);
+      };
+      const auto refused = [&](const Tensor& logits) {
+        const std::string message = error(logits, {.scale = 1});
+        CHECK(says(message, split ? "64 columns of a vocabulary or a layer of 100, which is split over the ranks of tp"
+                                  : "128 columns of a vocabulary or a layer of 100, padded"));
+        CHECK(says(message, "give cross_entropy .slice = table.slice() and .group = &mesh.group(Axis::tp)"));
+      };
+      refused(tokens.logits(h));
+      refused(reshape(tokens.logits(h), {6, -1}));
+      refused(cast_to(tokens.logits(h), DType::f32));
+      refused(cast(tokens.logits(h).detach(), DType::bf16));
+      const Tensor logits = tokens.logits(h), bias = random({logits.size(-1)}, 7, DType::bf16);
+      for (const Tensor& changed : {softcap(logits, 30), tanh(logits) * 30, logits / 0.7, logits + bias,
+                                    clamp(logits, -9, 9), dropout(logits, 0, 1, 1, {logits.shape(), {0, 0, 0}})})
+        refused(changed);
+      nn::cross_entropy(softcap(logits, 30), ids, {.slice = tokens.slice(), .group = group});
+      {
+        const NoGrad guard;
+        refused(tokens.logits(h));
+      }
+      nn::Linear head(build / "head", 8, {100}, nn::Split::out, {});
+      if (split) {
+        CHECK(says(error(head(h), {}),
+                   "logits [2, 3, 50] have 50 columns of a vocabulary or a layer of 100, which is "
+                   "split over the ranks of tp"));
+        CHECK(says(error(head(h), {.group = group}), "50 columns of a vocabulary"));
+        CHECK(says(error(clone(head(h).detach()), {}), "50 columns of a vocabulary"));
+        CHECK(says(error(random({2, 3, 50}, 1, DType::bf16), {.group = group}),
+                   "a group of 2 ranks, and no slice that says which columns each of them has"));
+        CHECK(says(error(tokens.logits(h), {.slice = tokens.slice()}),
+                   "of 100 tokens, and no group has the others; expected the ranks"));
+      } else {
+        nn::cross_entropy(head(h), ids, {});
+        nn::cross_entropy(slice(tokens.logits(h), 2, 0, 100), ids, {});  // without the padding
+      }
+      CHECK(says(error(tokens.logits(h), {.slice = {.first = 0, .valid = 200, .global = 200}}),
+                 "a slice of 200 tokens from 0 on, of 200, for logits"));
+      nn::cross_entropy(tokens.logits(h), ids, {.slice = tokens.slice(), .group = group});
+      const Tensor whole = nn::VocabEmbedding(build / "even", 64 * mesh->size(Axis::tp), 8, 1.0, false).weight()->local;
+      if (!split) nn::cross_entropy(linear(h, whole, {}), ids, {});
+    });
+}
+
+struct OverColumns {
+  const char* name;
+  bool of_all;  // it needs all columns on one rank
+  void (*run)(const Tensor& x, int dim);
+};
+/// What sums over the vocabulary, or chooses from it.
+constexpr OverColumns over_columns[] = {
+    {"softmax", true, [](const Tensor& x, int dim) { softmax(x, dim); }},
+    {"log_softmax", true, [](const Tensor& x, int dim) { log_softmax(x, dim); }},
+    {"argmax", true, [](const Tensor& x, int dim) { argmax(x, dim); }},
+    {"argmin", true, [](const Tensor& x, int dim) { argmin(x, dim); }},
+    {"topk", true, [](const Tensor& x, int dim) { topk(x, 3, dim); }},
+    {"logsumexp", false, [](const Tensor& x, int dim) { logsumexp(x, dim); }},
+    {"max", false, [](const Tensor& x, int dim) { max(x, dim); }},
+    {"min", false, [](const Tensor& x, int dim) { min(x, dim); }},
+    {"sum", false, [](const Tensor& x, int dim) { sum(x, dim); }},
+    {"mean", false, [](const Tensor& x, int dim) { mean(x, dim); }},
+    {"var", false, [](const Tensor& x, int dim) { var(x, dim); }},
+    {"norm", false, [](const Tensor& x, int dim) { norm(x, dim); }},
+};
+
+TEST_CASE("what sums over padded or split logits, or chooses from them, is refused with the way to all columns") {
+  for (const char* mesh_text : {"tp=1", "tp=2"})
+    run_mesh(mesh_text, [&](const MeshPtr& mesh) {
+      const nn::Build build(mesh, DType::f32, 5);
+      nn::VocabEmbedding tokens(build / "padded", 100, 8, 1.0, false), even(build / "even", 128, 8, 1.0, false);
+      const bool split = mesh->size(Axis::tp) > 1;
+      const Tensor h = random({2, 3, 8}, 6, DType::f32), logits = tokens.logits(h) / 0.7;
+      const Tensor gathered = redistribute(logits, *mesh, Axis::tp, placement::S(2), placement::I);
+      const Tensor before = transpose(logits, 1, 2);  // [2, V, 3]
+      for (const OverColumns& over : over_columns) {
+        CAPTURE(over.name);
+        const auto message = [&](const Tensor& x, int dim) {
+          return error_of([&] { over.run(x, dim); }, ExitCode::usage);
+        };
+        if (split) {
+          CHECK(says(message(logits, -1), "dim 2 of [2, 3, 64] has 64 columns of a vocabulary of 100, which is split"));
+          CHECK(says(message(before, 1),
+                     "gather them with y = redistribute(x, *mesh, Axis::tp, placement::S(1), "
+                     "placement::I) and take slice(y, 1, 0, 100), or for a loss"));
+        } else {
+          CHECK(says(message(before, 1), "dim 1 of [2, 128, 3] has 128 columns, of which 100 are a vocabulary"));
+        }
+        for (const Tensor& x : {gathered, contiguous(slice(gathered, 1, 0, 2)), select(gathered, 1, 2),
+                                gather_rows(reshape(gathered, {6, 128}), Tensor::from({5, 0}, DType::i32))})
+          CHECK(says(message(x, -1),
+                     "has 128 columns, of which 100 are a vocabulary and the others padding; expected "
+                     "columns without padding; take slice(x, "));
+        over.run(slice(gathered, 2, 0, 100), -1);
+        over.run(masked_fill(gathered, Tensor::arange(128) >= 100, -1e9), -1);
+        over.run(gathered, 1);  // over positions
+        over.run(redistribute(even.logits(h), *mesh, Axis::tp, placement::S(2), placement::I), -1);
+      }
+      CHECK(says(error_of([&] { max(gathered); }, ExitCode::usage), "100 are a vocabulary"));
+      sum(gathered);  // the padding of logits is 0
+    });
+}
+
+TEST_CASE("parts of a split vocabulary without padding: a maximum is allowed, and a softmax or an index is refused") {
+  run_mesh("tp=2", [&](const MeshPtr& mesh) {
+    const nn::Build build(mesh, DType::f32, 5);
+    nn::VocabEmbedding tokens(build / "wte", 128, 8, 1.0, false);
+    nn::Linear layer(build / "layer", 8, {128}, nn::Split::out, {});
+    const Tensor h = random({2, 3, 8}, 6, DType::f32);
+    for (const OverColumns& over : over_columns) {
+      CAPTURE(over.name);
+      over.run(layer(h), -1);  // features: a part may be meant
+      const Tensor logits = tokens.logits(h);
+      if (!over.of_all) {
+        over.run(logits, -1);
+        continue;
+      }
+      CHECK(
+          says(error_of([&] { over.run(logits, -1); }, ExitCode::usage),
+               "64 columns of a vocabulary of 128, which is split over the ranks of tp; expected all 128 on each rank; "
+               "gather them with y = redistribute(x, *mesh, Axis::tp, placement::S(2), placement::I), or"));
+    }
+  });
 }
 
 }  // namespace vocab_test

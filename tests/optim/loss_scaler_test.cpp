@@ -66,5 +66,5 @@ TEST_CASE("without scaling an overflow is an error") {
   LossScaler none;
   CHECK(none.scale() == 1);
   CHECK_FALSE(none.active());
-  CHECK_THROWS_WITH_AS(none.overflowed(NAN), doctest::Contains("lower --lr"), Error);
+  CHECK_THROWS_WITH_AS(none.overflowed(NAN), doctest::Contains("lower the learning rate (--lr)"), Error);
 }

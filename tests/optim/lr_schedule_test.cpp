@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/errors.h"
+
 using namespace trireme::optim;
 using doctest::Approx;
 
@@ -17,6 +19,20 @@ TEST_CASE("warm-up is the same for every shape: (step + 1) / (warmup + 1) of the
         .shape = shape, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 0, .decay_begin = 0, .decay_end = 10};
     CHECK(cold.at(0) == Approx(1.0));
   }
+}
+
+TEST_CASE("a warm-up may begin at another rate, such as 0") {
+  LrSchedule s{.shape = LrShape::constant, .lr = 1.0, .warmup_steps = 4, .warmup_lr = 0.0};
+  CHECK(s.at(0) == 0.0);
+  CHECK(s.at(1) == Approx(0.25));
+  CHECK(s.at(3) == Approx(0.75));
+  CHECK(s.at(4) == 1.0);
+  s.warmup_lr = 0.2;
+  CHECK(s.at(0) == Approx(0.2));
+  CHECK(s.at(2) == Approx(0.6));
+  CHECK(s.at(4) == 1.0);
+  s.warmup_steps = 0;
+  CHECK(s.at(0) == 1.0);
 }
 
 TEST_CASE("cosine and linear reach min_lr at decay_end and stay there") {
@@ -59,6 +75,28 @@ TEST_CASE("a decay that has no length is a step down, not a division by zero") {
       .shape = LrShape::cosine, .lr = 1.0, .min_lr = 0.1, .warmup_steps = 5, .decay_begin = 5, .decay_end = 5};
   CHECK(s.at(5) == Approx(1.0));
   CHECK(s.at(6) == Approx(0.1));
+}
+
+TEST_CASE("a schedule without an end of its decay stays at lr, and one that makes no sense is refused") {
+  for (const LrShape shape : {LrShape::cosine, LrShape::linear, LrShape::wsd, LrShape::constant}) {
+    const LrSchedule only_lr{.shape = shape, .lr = 0.01};
+    for (const std::int64_t step : {0, 1, 2, 1000}) CHECK(only_lr.at(step) == 0.01);
+    const LrSchedule warm{.shape = shape, .lr = 1.0, .warmup_steps = 3};
+    CHECK(warm.at(0) == Approx(0.25));
+    CHECK(warm.at(3) == 1.0);
+    CHECK(warm.at(500) == 1.0);
+  }
+  using namespace trireme;
+  const LrSchedule no_end{.lr = 1e-3, .decay_begin = 10};
+  CHECK(testing::says(testing::error_of([&] { static_cast<void>(no_end.at(0)); }, ExitCode::usage),
+                      "[lr_schedule] the rate is to fall from step 10 on, but decay_end is not set"));
+  const LrSchedule rising{.lr = 1e-5, .min_lr = 1e-4, .decay_end = 10};
+  CHECK(testing::says(testing::error_of([&] { static_cast<void>(rising.at(0)); }, ExitCode::usage),
+                      "[lr_schedule] min_lr 0.0001 is above lr 1e-05: the rate would rise"));
+  CHECK(LrSchedule{.lr = 1e-5, .decay_end = 10}.at(10) == 0);
+  for (const LrSchedule& wrong : {LrSchedule{.lr = -1}, LrSchedule{.lr = 1, .warmup_steps = -1}})
+    CHECK_THROWS_AS(static_cast<void>(wrong.at(0)), Error);
+  CHECK_THROWS_AS(static_cast<void>(LrSchedule{}.at(-1)), Error);
 }
 
 TEST_CASE("shapes have names") {

@@ -10,11 +10,10 @@
 #include "core/parallel_for.h"
 #include "train/gpt/gpt_parity.h"
 #include "train/gpt/validate_gpt.h"
+#include "train/parity/rounding.h"
 
 namespace trireme::testing {
 
-/// An f32 gradient has about 60 roundings of 2^-24, in another order on every mesh. Differences are near 1e-6.
-inline constexpr double parity_tolerance = 1e-5;
 inline constexpr std::int64_t parity_global_batch = 8;
 
 using Meshes = std::vector<std::string>;

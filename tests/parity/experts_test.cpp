@@ -122,7 +122,8 @@ const nn::ExpertsOptions normalised = {.count = 4, .top_k = 2, .capacity_factor 
 
 }  // namespace
 
-TEST_CASE("experts: ep of 1, 2 and 4 equal one rank, dropless and with drops, top-1 and top-2, shared, own losses") {
+TEST_CASE("experts: ep of 1, 2 and 4 equal one rank, dropless and with drops, top-1 and top-2, shared, own losses" *
+          doctest::test_suite("thorough")) {
   for (const nn::ExpertsOptions& experts : {dropless, dropping, normalised}) {
     for (const std::string& mesh : Meshes{"dp=2", "dp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "tp=2", "pp=2"})
       check_equal(options(mesh, experts));
@@ -131,7 +132,8 @@ TEST_CASE("experts: ep of 1, 2 and 4 equal one rank, dropless and with drops, to
   }
 }
 
-TEST_CASE("experts in every second or third block: dense and expert layers in one model, stages without a router") {
+TEST_CASE("experts in every second or third block: dense and expert layers in one model, stages without a router" *
+          doctest::test_suite("thorough")) {
   nn::ExpertsOptions experts = dropless;
   experts.bias_update = 0.05;
   for (const std::int64_t every : {2, 3, 4}) {

@@ -86,6 +86,69 @@ TEST_CASE("a whole Llama equals one rank, with shared heads, dropout and biases 
   }
 }
 
+TEST_CASE("each part of later decoders equals one rank" * doctest::test_suite("thorough")) {
+  check_on_meshes("biases of queries, keys and values", [](GptConfig& c) {
+    make_llama(c);
+    c.qkv_bias = true;
+    c.kv_heads = 2;
+  });
+  check_on_meshes("wide heads, packed", [](GptConfig& c) { c.head_width = 20; });
+  check_on_meshes("narrow heads that ranks share", [](GptConfig& c) {
+    make_llama(c);
+    c.head_width = 6;
+    c.kv_heads = 1;
+  });
+  check_on_meshes("norms of queries and keys", [](GptConfig& c) { c.qk_norm = true; });
+  for (const std::int64_t kv_heads : {1, 2})
+    check_on_meshes(fmt::format("norms, {} kv heads, rope", kv_heads), [&](GptConfig& c) {
+      make_llama(c);
+      c.qk_norm = true;
+      c.bias = true;
+      c.kv_heads = kv_heads;
+      c.rope_scaling = "llama3:4,8";
+    });
+  check_on_meshes("windows and caps", [](GptConfig& c) {
+    c.window = 3;
+    c.window_every = 2;
+    c.attention_softcap = 2;
+    c.logit_softcap = 3;
+    c.activation = Activation::relu2;
+  });
+  check_on_meshes("Gemma", [](GptConfig& c) {
+    make_llama(c);
+    c.zero_centred_norms = true;
+    c.post_norms = true;
+    c.scaled_embeddings = true;
+    c.query_pre_attn_scalar = 5;
+    c.qk_norm = true;
+    c.window = 5;
+    c.full_every = 2;
+    c.window_rope_base = 100;
+    c.dropout = 0.1;
+  });
+  check_on_meshes("layer norms centred at zero, before and after", [](GptConfig& c) {
+    c.zero_centred_norms = true;
+    c.post_norms = true;
+    c.scaled_embeddings = true;
+  });
+  check_on_meshes("restarted positions", [](GptConfig& c) {
+    c.document_separator = 0;
+    c.restart_positions = true;
+    c.activation = Activation::geglu;
+    c.norm_eps = 0.1;
+  });
+}
+
+TEST_CASE("a forgotten sum over tp shows: of the norms of queries and keys") {
+  GptOptions o = parity_options("tp=2");
+  o.model.config.qk_norm = true;
+  o.mesh.sequence_parallel = false;
+  for (const ParityReport::Row& row : compare_with_one_rank(o, forgetful).rows) {
+    const bool shared = row.name.ends_with("q_norm.weight") || row.name.ends_with("k_norm.weight");
+    CHECK_MESSAGE((shared ? row.gradient > 0.1 : row.gradient < parity_tolerance), row.name, " ", row.gradient);
+  }
+}
+
 TEST_CASE("meshes of three and six tp ranks") {
   for (const std::string& mesh : Meshes{"tp=3", "tp=6", "dp=2,tp=3"}) {
     GptOptions o = parity_options(mesh);

@@ -46,6 +46,24 @@ const ParityReport::Row& row_of(const ParityReport& report, const std::string& n
 
 }  // namespace
 
+TEST_CASE("every optimizer, and an average of the weights: equal to one rank, or explained by rounding" *
+          doctest::test_suite("thorough")) {
+  for (const std::string optimizer : {"lion", "muon", "adafactor", "adamw"}) {
+    GptOptions o = options("dp=2,tp=2");
+    o.mesh.zero = 1;
+    o.optimizer.optimizer = optimizer;
+    if (optimizer == "adamw") o.optimizer.ema_decay = 0.5;
+    const ParityReport report = compare(o);
+    CHECK(report.second == (optimizer == "adamw" ? "ema" : optimizer));
+    CHECK(worst_gradient(report) < tolerance);
+    resolve(o, 0);
+    const auto reference = parity_reference(o, gpt_parity(o.model.config));
+    const double excess = largest_excess(report, rounding_reach(o, reference), tolerance);
+    CHECK_MESSAGE(excess <= 1, optimizer, "\n", parity_table(report, 5));
+    if (optimizer == "adamw") CHECK(report.largest() <= tolerance);
+  }
+}
+
 TEST_CASE("meshes of 2, 3, 4, 6 and 8 ranks equal one rank") {
   for (const std::string& mesh :
        Meshes{"dp=1", "dp=2", "dp=4", "dp=8", "tp=2", "tp=4", "pp=2", "pp=3", "pp=4", "dp=2,tp=2", "dp=2,pp=2",

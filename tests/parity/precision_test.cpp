@@ -188,8 +188,8 @@ TEST_CASE("the loss scale changes neither loss, norm nor weights beyond the roun
 
 namespace {
 
-/// The distance between the mesh in bf16 and one rank in f32, divided by the distance of one rank in bf16.
-double bf16_ratio(
+/// The mesh in bf16 beside one rank in bf16, both compared with one rank in f32.
+ParityResult in_bf16(
     const std::string& mesh, const WrapWorld& wrap = [](auto world) { return world; }) {
   GptOptions o = parity_options(mesh, 2);
   o.precision.dtype = DType::bf16;
@@ -200,14 +200,14 @@ double bf16_ratio(
   const ParityReport one_rank = Parity(on_one_rank(o), reference).compare(self_group());
   const Parity parity(o, reference);
   std::mutex mutex;
-  double ratio = 0;
+  ParityReport report;
   run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
-                     const double mine = rounding_ratio(parity.compare(wrap(world)), one_rank, DType::bf16);
+                     const ParityReport mine = parity.compare(wrap(world));
                      const std::scoped_lock lock(mutex);
-                     keep_largest(ratio, mine);
+                     report = mine;
                    });
-  return ratio;
+  return parity_result(o, report, &one_rank, reference);
 }
 
 }  // namespace
@@ -215,14 +215,16 @@ double bf16_ratio(
 TEST_CASE(
     "in bf16 a mesh is about as far from f32 as one rank in bf16, and a missing contribution is far beyond that") {
   for (const char* mesh : {"dp=2", "tp=2", "pp=2", "cp=2", "dp=2,tp=2,pp=2"})
-    CHECK(bf16_ratio(mesh) <= most_rounding_ratio);
+    CHECK(in_bf16(mesh).distance <= most_rounding_ratio);
   const Fault forgets_the_others = [](Tensor& x, const ProcessGroup& group, const std::function<void()>& sum) {
     const Tensor own = clone(x);
     sum();
     if (x.count() > 1000) copy(scale(own, group.size()), x);  // a gradient bucket; scaled, so that its size is right
   };
   const auto faulty = [&](auto world) { return std::make_shared<FaultyGroup>(world, "dp", forgets_the_others); };
-  CHECK(bf16_ratio("dp=2", faulty) > 3 * most_rounding_ratio);
+  const ParityResult result = in_bf16("dp=2", faulty);
+  CHECK(result.distance > 3 * most_rounding_ratio);
+  CHECK_FALSE(result.explained);  // nor does rounding on one rank reach as far
 }
 
 }  // namespace precision_test

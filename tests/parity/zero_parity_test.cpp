@@ -26,7 +26,8 @@ void check_equal(const GptOptions& o, const std::string& what, bool verify = fal
 
 }  // namespace
 
-TEST_CASE("ZeRO 1 to 3 equal one rank on meshes of 2, 3, 4 and 8 ranks, with 1, 2 and 4 micro-batches") {
+TEST_CASE("ZeRO 1 to 3 equal one rank on meshes of 2, 3, 4 and 8 ranks, with 1, 2 and 4 micro-batches" *
+          doctest::test_suite("thorough")) {
   for (const std::int64_t stage : {1, 2, 3}) {
     for (const char* mesh : {"dp=2", "dp=2,tp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
       for (const std::int64_t micro_batches : {1, 2, 4})
@@ -39,7 +40,8 @@ TEST_CASE("ZeRO 1 to 3 equal one rank on meshes of 2, 3, 4 and 8 ranks, with 1, 
   }
 }
 
-TEST_CASE("ZeRO 1 to 3 under gpipe, with recomputed blocks, other prefetch depths, resident weights, hybrid shards") {
+TEST_CASE("ZeRO 1 to 3 under gpipe, with recomputed blocks, other prefetch depths, resident weights, hybrid shards" *
+          doctest::test_suite("thorough")) {
   for (const std::int64_t stage : {1, 2, 3}) {
     GptOptions o = with_zero("dp=2,pp=2", stage, 4);
     o.mesh.pipeline = "gpipe";
@@ -103,7 +105,7 @@ TEST_CASE("trap 20: infinity in one rank's shard: all ranks skip; weights, momen
   }
 }
 
-TEST_CASE("ZeRO 1 to 3 under interleaved and zero-bubble schedules") {
+TEST_CASE("ZeRO 1 to 3 under interleaved and zero-bubble schedules" * doctest::test_suite("thorough")) {
   for (const std::int64_t stage : {1, 2, 3}) {
     for (const char* pipeline : {"interleaved:2", "zero-bubble"}) {
       for (const char* mesh : {"dp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {

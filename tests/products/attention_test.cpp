@@ -28,12 +28,14 @@ struct Case {
   DType dtype = DType::f64;
   double size = 1;         // the scale of q: large values make the softmax nearly one-hot
   bool documents = false;  // with first_key
+  double softcap = 0;
+  ScoreRule rule() const { return {scale(), softcap}; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(width)); }
 };
 
 std::string describe(const Case& x) {
-  return fmt::format("B={} Tq={} Tk={} H={} Hkv={} Dh={} causal={} {} size={} documents={}", x.batch, x.queries, x.keys,
-                     x.heads, x.kv_heads, x.width, x.causal, name(x.dtype), x.size, x.documents);
+  return fmt::format("B={} Tq={} Tk={} H={} Hkv={} Dh={} causal={} {} size={} documents={} cap={}", x.batch, x.queries,
+                     x.keys, x.heads, x.kv_heads, x.width, x.causal, name(x.dtype), x.size, x.documents, x.softcap);
 }
 
 /// First keys anywhere, also before all keys and after them, in no order: everything that the contract allows.
@@ -78,8 +80,8 @@ struct Tensors {
         dv(heads_of(x.batch, x.keys, x.kv_heads, x.width, x.dtype, 8)),
         first_key(first_keys_of(x)) {}
   void run(const Case& x) {
-    kernels(Device::cpu).attention(q, k, v, x.scale(), x.causal, first_key, out, lse);
-    kernels(Device::cpu).attention_backward(q, k, v, out, lse, dout, x.scale(), x.causal, first_key, dq, dk, dv);
+    kernels(Device::cpu).attention(q, k, v, x.rule(), x.causal, first_key, out, lse);
+    kernels(Device::cpu).attention_backward(q, k, v, out, lse, dout, x.rule(), x.causal, first_key, dq, dk, dv);
   }
 };
 
@@ -153,12 +155,18 @@ struct Reference {
 
   void query(std::int64_t b, std::int64_t h, std::int64_t i) {
     const std::size_t row = at_query(b, i, h);
-    Numbers p(static_cast<std::size_t>(x_.keys), -std::numeric_limits<double>::infinity());
+    Numbers p(static_cast<std::size_t>(x_.keys), -std::numeric_limits<double>::infinity()), slopes(p.size(), 1);
     double top = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::int64_t j = 0; j < x_.keys; ++j) {
       if (x_.causal && j > i + x_.keys - x_.queries) break;
       if (j < first_key(b, i)) continue;
-      p[static_cast<std::size_t>(j)] = x_.scale() * dot(q_, row, k_, at_key(b, j, h));
+      double& score = p[static_cast<std::size_t>(j)];
+      score = x_.scale() * dot(q_, row, k_, at_key(b, j, h));
+      if (x_.softcap > 0) {
+        const double t = std::tanh(score / x_.softcap);
+        score = x_.softcap * t;
+        slopes[static_cast<std::size_t>(j)] = 1 - t * t;
+      }
       top = std::max(top, p[static_cast<std::size_t>(j)]);
     }
     lse[static_cast<std::size_t>((b * x_.heads + h) * x_.queries + i)] = top;
@@ -170,19 +178,21 @@ struct Reference {
       const double weight = p[static_cast<std::size_t>(j)];
       add(weight, few_ ? 0 : operands_ * weight, v_, at_key(b, j, h), out, accepted.out, row);
     }
-    if (with_gradients_) query_gradients(row, p, b, h);
+    if (with_gradients_) query_gradients(row, p, slopes, b, h);
   }
 
-  void query_gradients(std::size_t row, const Numbers& p, std::int64_t b, std::int64_t h) {
+  void query_gradients(std::size_t row, const Numbers& p, const Numbers& slopes, std::int64_t b, std::int64_t h) {
     const double delta = dot(dout_, row, stored_, row);
     for (std::int64_t j = 0; j < x_.keys; ++j) {
       const std::size_t key = at_key(b, j, h);
       const double weight = p[static_cast<std::size_t>(j)];
-      const double ds = x_.scale() * weight * (dot(dout_, row, v_, key) - delta);
-      const double off = operands_ == 0 ? 0
-                                        : operands_ * std::fabs(ds) + x_.scale() * weight *
-                                                                          (rounding_of_dot(dout_, row, v_, key) +
-                                                                           rounding_of_dot(dout_, row, stored_, row));
+      const double scale = x_.scale() * slopes[static_cast<std::size_t>(j)];
+      const double ds = scale * weight * (dot(dout_, row, v_, key) - delta);
+      const double off =
+          operands_ == 0
+              ? 0
+              : operands_ * std::fabs(ds) +
+                    scale * weight * (rounding_of_dot(dout_, row, v_, key) + rounding_of_dot(dout_, row, stored_, row));
       add(weight, operands_ * weight, dout_, row, dv, accepted.dv, key);
       add(ds, off, k_, key, dq, accepted.dq, row);
       add(ds, off, q_, row, dk, accepted.dk, key);
@@ -230,7 +240,7 @@ void check_forward(const Case& x, const Tensors& t, const Reference& expected) {
 void check_forward(const Case& x) {
   CAPTURE(describe(x));
   Tensors t(x);
-  kernels(Device::cpu).attention(t.q, t.k, t.v, x.scale(), x.causal, t.first_key, t.out, t.lse);
+  kernels(Device::cpu).attention(t.q, t.k, t.v, x.rule(), x.causal, t.first_key, t.out, t.lse);
   check_forward(x, t, Reference(x, t, false));
 }
 
@@ -292,6 +302,18 @@ TEST_CASE("attention sees no key before a query's first, wherever that is") {
            {std::pair{1, 1}, {7, 7}, {65, 65}, {130, 130}, {300, 300}, {20, 90}, {90, 20}}) {
         if (testing::sanitized && keys > 100) continue;
         check({2, queries, keys, 4, 2, 13, causal, dtype, 1, true});
+      }
+    }
+  });
+}
+
+TEST_CASE("attention caps scores, forward and backward, also of few queries and of documents") {
+  for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
+    for (const bool causal : {false, true}) {
+      for (const double cap : {0.5, 4.0}) {
+        check({2, 65, 65, 4, 2, 13, causal, dtype, 3, false, cap});
+        check({1, 130, 130, 2, 1, 20, causal, dtype, 3, true, cap});
+        check_forward({2, 3, 70, 4, 2, 64, causal, dtype, 3, false, cap});
       }
     }
   });

@@ -88,7 +88,8 @@ TEST_CASE("a fused epilogue gives the bits of separate kernels") {
   });
 }
 
-TEST_CASE("a fused epilogue of a result larger than the caches gives the bits of separate kernels") {
+TEST_CASE("a fused epilogue of a result larger than the caches gives the bits of separate kernels" *
+          doctest::test_suite("thorough")) {
   for_each_way({DType::f64, DType::f32, DType::bf16, DType::f16}, [](DType dtype) {
     if (testing::sanitized && (dtype == DType::f64 || dtype == DType::f16)) return;
     check_all({1027, 1023, 20}, dtype);                                            // fits no tile

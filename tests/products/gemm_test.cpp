@@ -212,7 +212,7 @@ TEST_CASE("gemm adds alpha, beta and bias in every combination") {
   });
 }
 
-TEST_CASE("gemm over several blocks of K, rows and columns") {
+TEST_CASE("gemm over several blocks of K, rows and columns" * doctest::test_suite("thorough")) {
   for_each_product([] {
     for (const auto [in, out] : all_types) {
       check({.m = 23, .n = 41, .k = 1500, .in = in, .out = out, .b_transposed = true, .beta = 0.5, .bias = true});
@@ -285,7 +285,7 @@ void check_teams(std::span<const Case> cases, std::initializer_list<int> teams) 
 }  // namespace
 
 TEST_CASE("gemm gives the same bits for 1, 2 and 3 threads") {
-  const std::array<Case, 8> cases = {{
+  const std::array<Case, 9> cases = {{
       {.m = 97, .n = 130, .k = 80, .b_transposed = true},
       {.m = 97, .n = 130, .k = 1100, .a_transposed = true, .beta = 1},
       {.m = 97, .n = 130, .k = 1100, .in = DType::bf16, .out = DType::bf16, .bias = true},
@@ -294,6 +294,7 @@ TEST_CASE("gemm gives the same bits for 1, 2 and 3 threads") {
       {.m = 2, .n = 900, .k = 200, .b_transposed = true},
       {.m = 40, .n = 50, .k = 60, .leading = {5}},
       {.m = 128, .n = 512, .k = 768, .a_transposed = true, .beta = 1},
+      {.m = 33, .n = 1100, .k = 1300, .beta = 1},  // each thread packs all of A for itself
   }};
   for_each_product([&] { check_teams(cases, {1, 2, 3}); });
 }

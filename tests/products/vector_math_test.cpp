@@ -3,10 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "core/cpu/normal_distribution.h"
+#include "core/cpu/vector_rows.h"
 #include "tests/support/largest.h"
 
 namespace trireme {
@@ -67,6 +70,30 @@ TEST_CASE("erf_approx is within 2 ulp") {
   CHECK(erf_approx(infinity) == 1.0F);
   CHECK(erf_approx(-infinity) == -1.0F);
   CHECK(std::isnan(erf_approx(nan)));
+}
+
+TEST_CASE("Vectors: functions and the conversion to bf16 have the bits of the scalar functions") {
+  using cpu::lanes, cpu::Vector;
+  Vector<float> x;
+  bf16 rounded[lanes<float>];
+  int different = 0;
+  const auto compare = [&](float scalar, float of_vector) {
+    different += std::isnan(scalar) ? !std::isnan(of_vector)
+                                    : std::bit_cast<std::uint32_t>(scalar) != std::bit_cast<std::uint32_t>(of_vector);
+  };
+  for (std::uint64_t bits = 0; bits < 1ULL << 32; bits += 2503) {  // a prime: a million of all numbers
+    const auto at = static_cast<int>(bits % lanes<float>);
+    for (int i = 0; i < lanes<float>; ++i) x[i] = 0.5F;
+    x[at] = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    cpu::store(rounded, x);
+    compare(exp_approx(x[at]), exp_approx(x)[at]);
+    compare(tanh_approx(x[at]), tanh_approx(x)[at]);
+    compare(erf_approx(x[at]), erf_approx(x)[at]);
+    compare(cpu::normal_point(x[at]).cdf, cpu::normal_point(x).cdf[at]);
+    compare(cpu::normal_point(x[at]).pdf, cpu::normal_point(x).pdf[at]);
+    different += rounded[at].bits != bf16(x[at]).bits;
+  }
+  CHECK(different == 0);
 }
 
 }  // namespace vector_math_test

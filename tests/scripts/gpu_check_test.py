@@ -18,7 +18,7 @@ SCRIPT = os.path.join(ROOT, "scripts", "gpu_check")
 sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "bench", "cuda")]
 import isolation  # noqa: E402
 import step_kernels  # noqa: E402
-from gpu import cases, costs, machine, outbox, place, process, report, sources, stages  # noqa: E402
+from gpu import cases, costs, inference, machine, outbox, place, process, report, sanitizing, sources, stages  # noqa: E402
 
 # Compiles what was planted as C++; other sources become empty objects, and their programs empty files.
 NVCC = """#!/bin/sh
@@ -80,7 +80,10 @@ def script(folder, name, text):
 def fakes(folder):
     for name in ("hopper_test", "sm90_test", "gpu_test", "lab_test"):
         script(folder, name, TEST % (sys.executable, NAMES))
-    script(folder, "parity", "#!/bin/sh\nexit 0\n")
+    for name in ("parity", "parity_matrix"):
+        script(folder, name, "#!/bin/sh\nexit 0\n")
+    script(folder, "generate", """#!/bin/sh\necho '{"ids":[3,1],"text":"he"}'\n""")
+    script(folder, "eval", """#!/bin/sh\necho '{"loss":2.5}'\n""")
     script(folder, "train_gpt", TRAIN % sys.executable)
     return script(folder, "nvcc", NVCC)
 
@@ -252,7 +255,7 @@ class Rehearsal(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             nvcc, out, begin = fakes(folder), os.path.join(folder, "out"), time.monotonic()
             names = ["build_triage", "hopper", "sm90", "train", "build", "wrappers", "kernels", "sanitizer", "parity",
-                     "report"]
+                     "matrix", "inference", "report"]
             ended = subprocess.run([sys.executable, SCRIPT, *names, "--rehearse", "--programs", folder, "--folder",
                                     os.path.join(folder, "build"), "--case-limit", "1.5"], capture_output=True, text=True,
                                    env={**os.environ, "NVCC": nvcc, "OUT": out})
@@ -279,6 +282,39 @@ class Rehearsal(unittest.TestCase):
             self.assertEqual(subprocess.run([program]).returncode, 0)
             called = subprocess.run([program, *"12345"], capture_output=True, text=True)
             self.assertEqual((called.returncode, "was not compiled" in called.stderr), (97, True))
+
+
+class Inference(unittest.TestCase):
+    def judged(self, ids="[3,1]", loss="2.5"):
+        texts = {where: '{"ids":[3,1],"text":"he"}' for where in ("cpu", "cuda, tp=2")}
+        return inference.judged({**texts, "cuda": '{"ids":%s,"text":"he"}' % ids},
+                                {"cpu": 'warning: slow\n{"loss":2.5}', "cuda": '{"loss":%s}' % loss})
+
+    def test_texts_and_losses_are_compared(self):
+        self.assertIn("the same text", self.judged())
+        self.judged(loss="2.50001")
+        with self.assertRaisesRegex(place.Failed, "no tokens"):  # on no device: equal, and wrong
+            inference.judged({"cpu": "", "cuda": ""}, {"cpu": '{"loss":2}', "cuda": '{"loss":2}'})
+        for wrong in ({"ids": "[3,2]"}, {"loss": "2.51"}, {"loss": "NaN"}):
+            with self.assertRaises(place.Failed):
+                self.judged(**wrong)
+
+
+class Sanitizing(unittest.TestCase):
+    RACE = "========= COMPUTE-SANITIZER\n========= Error: Race reported between Read access at void %s<float, (int)3>()+0x50\n"
+    DONE = "[doctest] Status: SUCCESS!\n"
+
+    def verdict(self, text, status=3):
+        return sanitizing.verdict(process.Ended(status, 1, 1, text, ""), text)
+
+    def test_only_known_false_races_are_accepted(self):
+        known = self.RACE % "trireme::cuda::narrow::<unnamed>::backward_kernel"
+        self.assertIsNone(self.verdict("", 0))
+        self.assertEqual(self.verdict(known + self.DONE), sanitizing.LEFT_OUT)
+        for wrong in (self.RACE % "other_kernel" + self.DONE, known + self.RACE % "other_kernel" + self.DONE, known,
+                      "========= Invalid __shared__ read of size 12 bytes\n" + self.DONE):
+            self.assertIn("exit status 3: =====", self.verdict(wrong))
+        self.assertIn("no end after", self.verdict(known, None))
 
 
 class KernelsOfAStep(unittest.TestCase):

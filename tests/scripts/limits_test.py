@@ -8,6 +8,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "bench", "cuda")]
 import interface  # noqa: E402
+import models  # noqa: E402
 import step  # noqa: E402
 from gpu import limits, report  # noqa: E402
 
@@ -75,10 +76,10 @@ class Reports(unittest.TestCase):
 
     def test_steps(self):
         times = {"trireme": [50.0], "torch.compile": [40.0]}
-        row = step.row_of(step.GPT2, times, limits.of("NVIDIA A100-SXM4-80GB").flops)
-        flops = step.flops_per_token(step.GPT2) * 16 * 1024
+        row = step.row_of(models.GPT2, times, limits.of("NVIDIA A100-SXM4-80GB").flops)
+        flops = models.flops_per_token(models.GPT2) * 16 * 1024
         self.assertAlmostEqual(row["utilisation"]["trireme"], flops / 0.05 / 312e12)
-        self.assertNotIn("utilisation", step.row_of(step.GPT2, times, None))
+        self.assertNotIn("utilisation", step.row_of(models.GPT2, times, None))
         text = "\n".join(report.figure_lines([row], {"name": "NVIDIA A100-SXM4-80GB"}))
         self.assertIn(f"trireme {flops / 0.05 / 312e12:.1%}; torch.compile", text)
 

@@ -46,6 +46,14 @@ inline std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// The bytes that two hexadecimal digits each name: how a golden in JSON holds a file that is not text.
+inline std::string bytes_of_hex(const std::string& digits) {
+  std::string bytes;
+  for (std::size_t at = 0; at < digits.size(); at += 2)
+    bytes += static_cast<char>(std::stoi(digits.substr(at, 2), nullptr, 16));
+  return bytes;
+}
+
 /// While it lives, no file may grow beyond `bytes`: the closest thing to a full disk that needs no privileges.
 class FileSizeLimit {
  public:

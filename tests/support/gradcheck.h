@@ -48,10 +48,29 @@ inline std::vector<Tensor> analytic_gradients(const Function& f, std::vector<Ten
   return gradients;
 }
 
-/// Checks every input's gradient, element by element. Inputs are f64 and dense.
+/// Checks that a second backward over a retained graph gives the bits of the first.
+inline void check_retained(const std::string& what, const Function& f, std::vector<Tensor> inputs,
+                           const std::vector<Tensor>& expected) {
+  for (Tensor& x : inputs) {
+    x = x.detach();
+    require_grad(x);
+  }
+  const Tensor y = f(inputs), dy = sum_weights(y.shape(), y.dtype());
+  for (const bool retain : {true, true, false}) {
+    backward(y, dy, {.retain_graph = retain});
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor gradient = grad(inputs[i]);
+      if (gradient.defined()) CHECK_MESSAGE(same_bits(gradient, expected[i]), what, ": a retained backward, input ", i);
+      leaf_of(inputs[i])->set_grad({});
+    }
+  }
+}
+
+/// Checks every input's gradient, element by element, and that a graph can be retained. Inputs are f64 and dense.
 inline void check_gradients(const std::string& what, const Function& f, const std::vector<Tensor>& inputs,
                             double tolerance = 2e-7) {
   const std::vector<Tensor> analytic = analytic_gradients(f, inputs);
+  check_retained(what, f, inputs, analytic);
   constexpr double h = 1e-6;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<Tensor> moved = inputs;

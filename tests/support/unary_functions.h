@@ -46,6 +46,14 @@ inline constexpr UnaryFunction unary_functions[] = {
      [](double x) {  // the central difference of the formula above, with an error below 2e-9
        return (exact::gelu_tanh(x + 1e-4) - exact::gelu_tanh(x - 1e-4)) / 2e-4;
      }},
+    {Unary::abs, "abs", -5, 5, [](double x) { return std::fabs(x); },
+     [](double x) { return x > 0   ? 1.0
+                           : x < 0 ? -1.0
+                                   : 0.0; }},
+    {Unary::relu2, "relu2", -5, 5, [](double x) { return x > 0 ? x * x : 0.0; },
+     [](double x) { return x > 0 ? 2 * x : 0.0; }},
+    {Unary::sin, "sin", -40, 40, [](double x) { return std::sin(x); }, [](double x) { return std::cos(x); }},
+    {Unary::cos, "cos", -40, 40, [](double x) { return std::cos(x); }, [](double x) { return -std::sin(x); }},
 };
 static_assert(std::size(unary_functions) == 0 TRIREME_EVERY_UNARY(TRIREME_COUNT), "a function has no row here");
 

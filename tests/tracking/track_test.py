@@ -2,6 +2,8 @@
 """scripts/track.py with the packages themselves, offline: W&B in its mode offline, MLflow with a file of SQLite. Takes
 the packages that are installed for this Python. Usage: track_test.py [wandb|mlflow]...
 
+    track_test.py --rate 12000 mlflow    no test: how many lines of a run that has ended are sent in a second
+
 metrics.jsonl is written here as train_gpt writes it: whole lines appended, the file replaced at a rewind."""
 
 import fcntl
@@ -18,7 +20,9 @@ import time
 import support
 
 SCRIPT = os.path.join(support.ROOT, "scripts", "track.py")
-PACKAGES = [p for p in (sys.argv[1:] or ["wandb", "mlflow"]) if importlib.util.find_spec(p) is not None]
+RATE = int(sys.argv[2]) if sys.argv[1:2] == ["--rate"] else None  # lines
+NAMED = sys.argv[3 if RATE else 1:]
+PACKAGES = [p for p in (NAMED or ["wandb", "mlflow"]) if importlib.util.find_spec(p) is not None]
 if not PACKAGES:
     support.skip("neither of the Python packages wandb and mlflow is installed")
 
@@ -192,17 +196,22 @@ def test_ends(package):
         assert bridge.returncode == 64 and "holds no run" in output, output
 
 
+def record_of_a_run(step):
+    """A line with the 13 values of a real run."""
+    return Run.record(step, **{key: 0.125 * step for key in (
+        "grad_norm", "tokens_per_s", "step_ms", "forward_ms", "backward_ms", "optimizer_ms", "data_ms", "comm_ms",
+        "comm_exposed_ms", "peak_bytes")})
+
+
 def test_keeps_up(package, seconds=20):
     """A thousand lines a second, each like that of a real run."""
     with tempfile.TemporaryDirectory() as place:
         run = Run(os.path.join(place, "run-c"), 1000 * seconds)
         bridge = start(package, run, place)
-        more = {key: 0.125 for key in ("grad_norm", "tokens_per_s", "step_ms", "forward_ms", "backward_ms",
-                                       "optimizer_ms", "data_ms", "comm_ms", "comm_exposed_ms", "peak_bytes")}
         begun(bridge)
         begin = time.monotonic()
         for part in range(10 * seconds):
-            run.log(*[Run.record(step, **more) for step in range(100 * part + 1, 100 * part + 101)])
+            run.log(*[record_of_a_run(step) for step in range(100 * part + 1, 100 * part + 101)])
             time.sleep(max(0, begin + 0.1 * (part + 1) - time.monotonic()))
         run.end()
         written = time.monotonic()
@@ -212,8 +221,29 @@ def test_keeps_up(package, seconds=20):
               f"{time.monotonic() - written:.1f} s later")
 
 
+def seconds_to_send(package, lines):
+    with tempfile.TemporaryDirectory() as place:
+        run = Run(os.path.join(place, "run-d"), lines)
+        run.log(*[record_of_a_run(step) for step in range(1, lines + 1)])
+        run.end()
+        begin = time.monotonic()
+        output = finish(start(package, run, place), 600)
+        assert f"sent {lines} of" in output, output
+        return time.monotonic() - begin
+
+
+def print_rate(package):
+    """The start and the end of the package take seconds: those of a run of 1000 lines are left out."""
+    least = 1000
+    few, many = seconds_to_send(package, least), seconds_to_send(package, RATE + least)
+    print(f"{package}: {RATE / (many - few):.0f} lines/s ({RATE} lines in {many - few:.1f} s, besides {few:.1f} s)",
+          flush=True)
+
+
 def main():
-    for package in PACKAGES:
+    for package in PACKAGES if RATE else []:
+        print_rate(package)
+    for package in PACKAGES if not RATE else []:
         for test in (test_follows, test_ends, test_keeps_up):
             test(package)
             print(f"{package}: {test.__name__} passed", flush=True)

@@ -47,8 +47,17 @@ TEST_CASE("events keep their values") {
   CHECK(began["config"]["lr"] == 0.5);
   CHECK(began["first_step"] == 2);
   CHECK(json::parse(to_json_line(RunPlanned{.rows = {{"device", "cpu"}}}))["rows"]["device"] == "cpu");
+  const json plan = json::parse(to_json_line(RunPlanned{
+      .rows = {{"parameters", "1,234,567"}, {"steps", "12"}, {"vocabulary", "79, padded"}, {"mesh", "12,34"}}}));
+  CHECK(plan["rows"]["parameters"] == 1234567);
+  CHECK(plan["rows"]["steps"] == 12);
+  CHECK(plan["rows"]["vocabulary"] == "79, padded");
+  CHECK(plan["rows"]["mesh"] == "12,34");
+  CHECK(to_json_line(Activity{.name = "saving"}).empty());
   CHECK(json::parse(to_json_line(Said{.level = Said::Level::warning, .text = "x"}))["level"] == "warning");
   CHECK_FALSE(json::parse(to_json_line(Saved{})).contains("warning"));
+  CHECK(json::parse(to_json_line(Saved{}))["best"] == false);
+  CHECK(json::parse(to_json_line(Saved{.best = true}))["best"] == true);
 
   PhaseSeconds phases{};
   phases[static_cast<std::size_t>(Phase::forward)] = 1.5;

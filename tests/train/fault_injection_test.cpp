@@ -165,6 +165,15 @@ TEST_CASE("flip changes one bit of one rank's weights") {
   CHECK(contains(failure([&] { steps_with(o, "flip@step=1,tensor=none", {1}); }), "has no tensor 'none'"));
 }
 
+TEST_CASE("a rank that has nothing to poison says so") {
+  GptOptions o = small_options("pp=2");
+  o.optimizer.freeze = "wte.weight,wpe.weight,blocks.0.*";  // all of rank 0
+  const std::string frozen = failure([&] { steps_with(o, "nan@step=1,rank=0", {1}); });
+  CHECK_MESSAGE((frozen.starts_with("64 ") && contains(frozen, "all of its parameters are frozen")), frozen);
+  const std::string beyond = failure([&] { steps_with(small_options("dp=1"), "nan@step=1,element=999999", {1}); });
+  CHECK_MESSAGE((beyond.starts_with("64 ") && contains(beyond, "no tensor with an element 999999")), beyond);
+}
+
 TEST_CASE("throw, oom and desync end every rank with the exit code of their kind") {
   const auto ending = [](const std::string& faults) {
     return failure([&] { steps_with(small_options("dp=2"), faults, {1, 2}); });

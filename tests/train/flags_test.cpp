@@ -4,9 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "core/io.h"
+#include "core/nearest.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/program/nearest.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -149,11 +149,15 @@ TEST_CASE("an unknown flag is refused naming the nearest") {
   CHECK(contains(refusal({"--cuont", "3"}), "64 trireme: [flags] unknown flag --cuont; the nearest is --count"));
   CHECK(contains(refusal({"--rte=0.5"}), "unknown flag --rte; the nearest is --rate"));
   CHECK(contains(refusal({"-count", "3"}), "unknown flag -count; the nearest is --count"));
+  CHECK(contains(refusal({"--foo"}), "unknown flag --foo; --help lists"));
   CHECK(contains(refusal({"--"}), "unknown flag --;"));
   CHECK(contains(refusal({"-x"}), "unknown flag -x;"));
   CHECK(contains(config_refusal(R"({"config": "other.json"})"), "unknown key \"config\""));
   CHECK(contains(refusal({"--helpp"}), "the nearest is --help"));
   CHECK(contains(refusal({"book.txt"}), "unexpected argument \"book.txt\""));
+  CHECK(contains(refusal({"--quiet", "on"}),
+                 "unexpected argument \"on\" after --quiet; expected --quiet alone, or "
+                 "--quiet=VALUE"));
 }
 
 TEST_CASE("a name that other programs use is answered with ours") {
@@ -175,8 +179,9 @@ TEST_CASE("a name that other programs use is answered with ours") {
   CHECK(contains(refused(ours, "--hidden-size"), "did you mean --width?"));
   CHECK(contains(refused(ours, "--seq-len"), "did you mean --context?"));
   CHECK(contains(refused(ours, "--tensor-parallel-size"), "did you mean --mesh?"));
-  // A program without that flag names the nearest one that it has.
-  CHECK(contains(refused({"length", "top-k"}, "--learning-rate"), "the nearest is --"));
+  // A program without that flag has nothing near.
+  CHECK(refused({"length", "top-k"}, "--learning-rate") ==
+        "64 trireme: [flags] unknown flag --learning-rate; --help lists all flags");
   Sample sample;
   double lr = 1;
   sample.flags.add("lr", "F", lr, "");
@@ -359,11 +364,24 @@ TEST_CASE("help groups flags by subject, with defaults") {
   CHECK(contains(help, "its colour [red]\n"));
   CHECK(contains(help, "--fast on|off"));
   CHECK(contains(help, "whether it hurries [on]\n"));
-  for (std::size_t at = 0; at < help.size();) {
-    const std::size_t end = help.find('\n', at);
-    CHECK(end - at <= 80);
-    at = end + 1;
+  for (const int columns : {40, 80, 100}) {
+    std::istringstream lines(s.flags.help_text(columns));
+    for (std::string line; std::getline(lines, line);) CHECK(static_cast<int>(line.size()) <= columns);
   }
+}
+
+TEST_CASE("a follow-up sees what a later flag is given, on the command line and in a configuration") {
+  Flags flags("program", "");
+  std::string first, later, seen;
+  flags.add("first", "TEXT", first, "");
+  flags.follow_up([&] { seen = flags.given("later").value_or("nothing"); });
+  flags.add("later", "TEXT", later, "");
+  flags.parse({"--later", "b", "--first", "a"});
+  CHECK(seen == "b");
+  flags.parse({"--first", "a"});
+  CHECK(seen == "nothing");
+  flags.read_config(R"({"first": "a", "later": 3})", "c.json");
+  CHECK(seen == "3");
 }
 
 }  // namespace flags_test

@@ -28,6 +28,17 @@ GptOptions resolved(const std::vector<std::string>& arguments, int launcher_rank
   return options;
 }
 
+/// The options that --config makes of what --print-config prints; printed again, they are the same text.
+GptOptions taken_back(const std::string& text) {
+  GptOptions again;
+  Flags flags("", "");
+  declare_all(flags, again);
+  flags.read_config(text, "printed");
+  resolve(again, 0);
+  CHECK(config_text(again) == text);
+  return again;
+}
+
 }  // namespace
 
 TEST_CASE("a preset sets the model, and explicit flags override it wherever they stand") {
@@ -74,15 +85,47 @@ TEST_CASE("what --print-config prints of a Llama, --config takes") {
                                                  "off", "--mesh", "tp=2", "--sequence-parallel", "off"}));
   CHECK(contains(text, "\"ffn-width\": \"auto\""));
   CHECK(contains(text, "\"sequence-parallel\": \"off\""));
-  GptOptions again;
-  Flags flags("", "");
-  declare_all(flags, again);
-  flags.read_config(text, "printed");
-  resolve(again, 0);
-  CHECK(config_text(again) == text);
+  const GptOptions again = taken_back(text);
   CHECK(again.model.config.kv_heads == 3);
   CHECK(again.model.config.positions == PositionEncoding::rope);
   CHECK_FALSE(again.mesh.parallelism().sequence);
+}
+
+TEST_CASE("the parts of later decoders are printed, and taken back") {
+  const std::string text = config_text(resolved({"--positions",
+                                                 "rope",
+                                                 "--rope-base",
+                                                 "5e5",
+                                                 "--rope-scaling",
+                                                 "llama3:8,8192",
+                                                 "--norm-eps",
+                                                 "1e-6",
+                                                 "--qk-norm",
+                                                 "on",
+                                                 "--window",
+                                                 "128",
+                                                 "--full-every",
+                                                 "6",
+                                                 "--logit-softcap",
+                                                 "30",
+                                                 "--attention-softcap",
+                                                 "50",
+                                                 "--activation",
+                                                 "relu2",
+                                                 "--rope-interleaved",
+                                                 "on"}));
+  const GptOptions again = taken_back(text);
+  const GptConfig& c = again.model.config;
+  CHECK(c.rope_base == 5e5);
+  CHECK(c.rope_scaling == "llama3:8,8192");
+  CHECK(c.rope_interleaved);
+  CHECK(c.norm_eps == 1e-6);
+  CHECK(c.qk_norm);
+  CHECK(c.window == 128);
+  CHECK(c.full_every == 6);
+  CHECK(c.logit_softcap == 30);
+  CHECK(c.attention_softcap == 50);
+  CHECK(c.activation == Activation::relu2);
 }
 
 TEST_CASE("a preset on the command line overrides the sizes of a configuration file") {
@@ -118,12 +161,7 @@ TEST_CASE("what --print-config prints, --config takes: the same options again") 
   CHECK(contains(text, "\"micro-batch\": 12"));
   CHECK(contains(text, "\"micro-batches\": \"auto\""));
   CHECK(contains(text, "\"lr\": 0.0003,"));
-  GptOptions again;
-  Flags flags("", "");
-  declare_all(flags, again);
-  flags.read_config(text, "printed");
-  resolve(again, 0);
-  CHECK(config_text(again) == text);
+  const GptOptions again = taken_back(text);
   CHECK(again.precision.dtype == DType::bf16);
   CHECK(again.schedule.lr == 0.0003);
   CHECK_FALSE(again.run.eval_batches.has_value());
@@ -277,6 +315,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "lr",
                            "min-lr",
                            "warmup-steps",
+                           "warmup-lr",
                            "decay-steps",
                            "lr-schedule",
                            "optimizer",
@@ -285,7 +324,18 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "beta2",
                            "eps",
                            "momentum",
+                           "nesterov",
+                           "muon-lr",
+                           "muon-scale",
+                           "adafactor-decay",
+                           "adafactor-clip",
+                           "adafactor-relative",
                            "clip",
+                           "lr-factor",
+                           "decay-factor",
+                           "ema-decay",
+                           "moments",
+                           "eval-ema",
                            "mesh",
                            "pipeline",
                            "ranks",

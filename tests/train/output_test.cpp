@@ -1,9 +1,11 @@
 // What is shown and what is recorded: line formats, tables, metrics.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "tests/support/errors.h"
@@ -11,6 +13,7 @@
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/gpt_task.h"
 #include "train/program/metrics.h"
+#include "train/program/text_width.h"
 #include "train/program/timer.h"
 #include "train/program/units.h"
 #include "train/report/report.h"
@@ -39,7 +42,20 @@ TEST_CASE("the step line") {
         "step 120/2000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s");
 }
 
+TEST_CASE("the step line in a window: aligned, and with what fits") {
+  const auto line = [](int columns) { return step_line_in(columns, example(), 12000, "tok/s", 71.8); };
+  CHECK(line(100) ==
+        "step   120/12000 | loss 2.1034 | lr 9.7e-04 | grad norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s");
+  CHECK(line(95) == "step   120/12000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms | 20.1k tok/s | eta 1m12s");
+  CHECK(line(78) == "step   120/12000 | loss 2.1034 | lr 9.7e-04 | norm 0.81 | 38.2 ms");
+  CHECK(validation_line({.step = 1, .loss = 0.5}, 2000, true) == "step    1/2000 | validation loss 0.5000");
+}
+
 TEST_CASE("durations, counts and bytes") {
+  CHECK(format_elapsed(0.41) == "0.4 s");
+  CHECK(format_elapsed(59.94) == "59.9 s");
+  CHECK(format_elapsed(59.96) == "1m00s");
+  CHECK(format_elapsed(72.4) == "1m12s");
   CHECK(format_duration(0.31) == "0s");
   CHECK(format_duration(59.6) == "1m00s");
   CHECK(format_duration(72.4) == "1m12s");
@@ -54,21 +70,29 @@ TEST_CASE("durations, counts and bytes") {
   CHECK(format_bytes(3.0 * (1LL << 30)) == "3.0 GiB");
 }
 
-TEST_CASE("validation lines: of a GPT beside ln(V) before the first step, with perplexity after") {
+TEST_CASE("validation lines: of a GPT beside a random guess before the first step, with perplexity after") {
   GptTask task;
   task.gpt().model.config.vocab = 65;
   CHECK(validation_line({.step = 0, .loss = 4.18214, .meaning = task.explain_loss(0, 4.18214)}, 2000) ==
-        "step 0/2000 | validation loss 4.1821 | ln(V) = 4.1744, what guessing among V = 65 tokens costs");
+        "step 0/2000 | validation loss 4.1821 | a random guess scores 4.1744 (ln 65)");
   CHECK(validation_line({.step = 500, .loss = 1.8423, .meaning = task.explain_loss(500, 1.8423)}, 2000) ==
         "step 500/2000 | validation loss 1.8423 | perplexity 6.31");
+  CHECK(task.explain_loss(500, 38.9) == "perplexity 7.84e+16");  // of a run that diverges
   CHECK(validation_line({.step = 1, .loss = 0.5}, 2) == "step 1/2 | validation loss 0.5000");
 }
 
 TEST_CASE("samples and saves") {
   CHECK(sample_block({.step = 5, .text = "a\nb"}) == "--- sample at step 5 ---\na\nb\n---");
   Saved saved{.step = 20, .path = "out/step_20", .bytes = 1536, .seconds = 0.03, .stall_seconds = 0.001};
-  const std::string line = "saved step 20 in out/step_20 (1.5 KiB, 0.030 s, of which training stood still for 0.001 s)";
+  const std::string line = "saved step 20 in out/step_20 (1.5 KiB, 0.030 s; training paused 0.001 s)";
   CHECK(saved_line(saved) == line);
+  saved.best = true;
+  CHECK(saved_line(saved) == line + ", the best so far");
+  CHECK(saved_line(saved, false) == "saved step 20, the best so far (1.5 KiB)");
+  saved.asked = true;
+  CHECK(saved_line(saved) == "saved step 20, the best so far; continuing");
+  saved.asked = false;
+  saved.best = false;
   saved.warning = "cannot remove step_10";
   CHECK(saved_line(saved) == line + "; cannot remove step_10");
 }
@@ -77,6 +101,9 @@ TEST_CASE("a metrics line has the keys of the contract in their order, and only 
   CHECK(to_json_line(example()) ==
         R"({"step":120,"loss":2.10344,"lr":0.00097,"grad_norm":0.812,"tokens":92160,"tokens_per_s":20104.7,)"
         R"("step_ms":38.2})");
+  StepRecord mixed = example();
+  mixed.epochs = {{"web", 0.5}, {"a \"b\"", 2}};
+  CHECK(contains(to_json_line(mixed), R"("step_ms":38.2,"epochs":{"web":0.5,"a \"b\"":2}})"));
   StepRecord all = example();
   all.val_loss = 1.5;
   all.forward_ms = 1.0;
@@ -169,8 +196,26 @@ TEST_CASE("the ranks of each group follow the placement order pp, dp, tp") {
 
 TEST_CASE("two columns are wrapped at words") {
   CHECK(aligned_lines({{"a", "x"}, {"label", "y\nz"}}) == "a      x\nlabel  y\n       z\n");
-  CHECK(aligned_lines({{"label", "one two three four five"}}, 27) == "label  one two three four\n       five\n");
+  CHECK(aligned_lines({{"label", "one two three four five six seven eight nine ten"}}, 50) ==
+        "label  one two three four five six seven eight\n       nine ten\n");
+  CHECK(aligned_lines({{"label", "one two three four five"}, {"a", "x"}}, 27) ==
+        "label\n  one two three four five\na\n  x\n");
   CHECK(aligned_lines({{"\u6570", "wide"}, {"abc", "x"}}) == "\u6570   wide\nabc  x\n");
+}
+
+TEST_CASE("the table of times fits its window") {
+  PhaseSeconds seconds{};
+  seconds[static_cast<std::size_t>(Phase::forward)] = 2;
+  seconds[static_cast<std::size_t>(Phase::communication)] = 1;
+  for (const int columns : {0, 80, 58, 57, 40, 38, 30}) {
+    const std::string table = time_table(seconds, 4, 2, columns);
+    INFO(table);
+    CHECK(contains(table, "where the time went"));
+    CHECK(contains(table, "ms per step") == (columns == 0 || columns >= 58));
+    CHECK(contains(table, "50.0%") == (columns == 0 || columns >= 38));
+    std::istringstream lines(table);
+    for (std::string line; std::getline(lines, line);) CHECK((columns == 0 || columns_of(line) <= columns));
+  }
 }
 
 TEST_CASE("the table before training") {
@@ -199,11 +244,40 @@ TEST_CASE("the table before training") {
   CHECK(contains(text, "memory per rank  12 MiB\n"));
   CHECK(contains(text, "batch            2 x 3 = 6\n"));
   CHECK_FALSE(contains(text, "reduction"));
+  CHECK(contains(text, "kept in          nothing is kept: --out none\n"));
+  CHECK_FALSE(contains(text, "checkpoints"));
   options.mesh.processes = true;
   StartFacts facts;
   CHECK(contains(start_table(facts), "\nreduction  exact\n"));
   facts.sums = SumOrder::any;
   CHECK(contains(start_table(facts), "\nreduction  fast\n"));
+}
+
+TEST_CASE("the table before training says when checkpoints are saved, and which stay") {
+  GptOptions options;
+  options.mesh.axes = "dp=1";
+  resolve(options, 0);
+  options.run.out = "run1";
+  const auto row = [&](std::int64_t eval_every) {
+    StartFacts facts;
+    facts.eval_every = eval_every;
+    const RunPlanned plan = plan_of_run(options, facts);
+    const auto found = std::find_if(plan.rows.begin(), plan.rows.end(),
+                                    [](const LabelledValue& r) { return r.first == "checkpoints"; });
+    return found == plan.rows.end() ? "" : found->second;
+  };
+  CHECK(row(0) == "after the last step, and on a signal; all stay");
+  CHECK(row(50) ==
+        "after the last step, on a signal, and at each new lowest validation loss (computed every 50 steps); of the "
+        "latter only the best stays");
+  options.run.checkpoint_every = 100;
+  options.run.checkpoint_minutes = 7.5;
+  options.run.keep = 3;
+  CHECK(row(50) ==
+        "every 100 steps, every 7.5 minutes, after the last step, on a signal, and at each new lowest validation loss "
+        "(computed every 50 steps); the newest 3 and the best stay");
+  options.run.keep_best = false;
+  CHECK(row(50) == "every 100 steps, every 7.5 minutes, after the last step, and on a signal; the newest 3 stay");
 }
 
 TEST_CASE("the table after training adds up to the wall clock") {

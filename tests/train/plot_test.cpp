@@ -1,6 +1,7 @@
 // Curves of runs: reading metrics.jsonl, scales, and charts of text.
 #include <doctest/doctest.h>
 
+#include <set>
 #include <sstream>
 
 #include "tests/support/errors.h"
@@ -61,6 +62,10 @@ TEST_CASE("what is no run, has no step or is damaged is refused with its place")
   CHECK(contains(refused("{\"step\":1,\"loss\":\"low\"}\n"), "metrics.jsonl:1: 'loss' is not a number"));
   CHECK(contains(refused("nonsense\n"), "metrics.jsonl:1"));
   CHECK(contains(refused("[1]\n"), "65 trireme: "));
+  std::filesystem::remove(folder / "metrics.jsonl");
+  std::filesystem::create_symlink("metrics.jsonl", folder / "metrics.jsonl");
+  CHECK(contains(failure([&] { read_curves(folder.path()); }), "74 trireme: [io] cannot look at"));
+  CHECK(contains(failure([] { read_curves("/dev/null"); }), "65 trireme: [io] /dev/null is not a regular file"));
 }
 
 TEST_CASE("a scale has round marks around the values") {
@@ -83,6 +88,40 @@ TEST_CASE("a scale has round marks around the values") {
   CHECK(Scale::around(-0.3, 0.3, 6).marks()[3] == 0);
 }
 
+TEST_CASE("the marks of an axis have different labels, with the same number of decimals") {
+  const auto labels = [](double low, double high, double step, bool counts) {
+    std::string all;
+    for (const std::string& label : mark_labels({low, high, step}, counts)) all += label + " ";
+    return all;
+  };
+  CHECK(labels(1.85, 1.95, 0.05, false) == "1.85 1.90 1.95 ");
+  CHECK(labels(2, 4, 1, false) == "2 3 4 ");
+  CHECK(labels(3200, 3400, 50, true) == "3200 3250 3300 3350 3400 ");
+  CHECK(labels(12000, 12100, 50, true) == "12.00k 12.05k 12.10k ");
+  CHECK(labels(0, 1'000'000, 500'000, true) == "0 0.5M 1.0M ");
+  CHECK(labels(0, 40'000, 20'000, true) == "0 20k 40k ");
+  CHECK(labels(-0.2, 0.2, 0.2, false) == "-0.2 0.0 0.2 ");
+  for (const double size : {1e-99, 1e-8, 1.0, 1e6, 1e12, 1e99}) {
+    for (const bool counts : {false, true}) {
+      const std::vector<std::string> all = mark_labels(Scale::around(size, 1.1 * size, 5), counts);
+      CHECK(std::set<std::string>(all.begin(), all.end()).size() == all.size());
+      for (const std::string& label : all) CHECK(label.size() <= 12);
+    }
+  }
+}
+
+TEST_CASE("a chart is as high as its window, and there is none in a small one") {
+  const auto size = [](int columns, int rows) {
+    const Screen screen({.out = {}, .err = {}, .columns = [=] { return columns; }, .rows = [=] { return rows; }}, {});
+    return chart_size(screen);
+  };
+  CHECK(size(80, 24)->rows == 20);
+  CHECK(size(80, 16)->rows == 12);
+  CHECK(size(200, 60)->columns == 100);
+  CHECK_FALSE(size(39, 24));
+  CHECK_FALSE(size(80, 14));
+}
+
 TEST_CASE("a chart fits its columns; the curve runs from corner to corner") {
   const std::string text = draw_curves({falling("run1", 4, 2)}, {.columns = 40, .rows = 12}, true);
   INFO(text);
@@ -96,6 +135,14 @@ TEST_CASE("a chart fits its columns; the curve runs from corner to corner") {
   CHECK(lines[10].ends_with("100"));
   CHECK(contains(lines[11], "o validation loss"));
   CHECK(contains(lines[11], "run1"));
+}
+
+TEST_CASE("a chart begins with step 0, or where the curve begins if most of it would be empty") {
+  RunCurves resumed{.name = "resumed"};
+  for (const double step : {120, 130, 140, 150, 160}) resumed.loss.push_back({step, 2});
+  CHECK(axes_of({resumed}, 4, 4).x.low == 120);
+  resumed.loss.front().x = 70;
+  CHECK(axes_of({resumed}, 4, 4).x.low == 0);
 }
 
 TEST_CASE("several runs share a chart, and letters name them") {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "core/io.h"
@@ -208,6 +209,14 @@ TEST_CASE("profile: the table adds up") {
       kernel_table(in_bf16, 1.0, 2, MachineSpeed{.flops = 8e9, .bytes = 1e12, .bf16_flops = 16e9});
   CHECK(faster.find("2    250.00  50.0%      4.0     0.4          25%") != std::string::npos);
   CHECK(faster.find("8 GFLOP/s in f32, 16 in bf16 and copy") != std::string::npos);
+  std::vector<ProfileEvent> long_names = events;
+  for (ProfileEvent& event : long_names) event.detail = std::string(80, 'x');
+  for (const int columns : {120, 80, 79, 40}) {
+    const std::string narrow = kernel_table(long_names, 1.0, 2, MachineSpeed{.flops = 8e9, .bytes = 1e12}, columns);
+    std::istringstream lines(narrow.substr(0, narrow.find("roofline: ")));
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= static_cast<std::size_t>(columns));
+    CHECK(contains(narrow, "xxx... "));
+  }
   CHECK_FALSE(kernel_table(events, 1.0, 2, std::nullopt).find("roofline") != std::string::npos);
 }
 

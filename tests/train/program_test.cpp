@@ -2,8 +2,11 @@
 #include "train/program/program.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -12,6 +15,7 @@
 #include "tests/support/errors.h"
 #include "train/gpt/gpt_options.h"
 #include "train/launch/ranks.h"
+#include "train/program/signals.h"
 #include "train/report/memory.h"
 
 using namespace trireme;
@@ -130,4 +134,30 @@ TEST_CASE("a wrong request has no place; other failures have one even before the
             rank.world->barrier();
           });
         }) == "trireme: FATAL[70] rank 1: [internal] boom; this is a bug in Trireme");
+}
+
+TEST_CASE("the second signal of a kind ends the program as if it were not caught") {
+  const auto ended = [](const std::vector<int>& signals, bool forget) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+      catch_signals_of_texts();
+      for (const int signal : signals) {
+        ::raise(signal);
+        if (!leave_asked() || only_interrupted() != (signals[0] == SIGINT && signal == SIGINT)) ::_exit(1);
+        if (forget) forget_interrupt();
+        if (forget && leave_asked() != (signal == SIGTERM)) ::_exit(2);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  CHECK(ended({SIGINT}, false) == 0);
+  CHECK(ended({SIGINT, SIGTERM}, false) == 0);
+  CHECK(ended({SIGINT, SIGINT}, false) == 128 + SIGINT);
+  CHECK(ended({SIGTERM, SIGTERM}, false) == 128 + SIGTERM);
+  CHECK(ended({SIGINT, SIGINT, SIGINT}, true) == 0);
+  CHECK(ended({SIGINT, SIGTERM}, true) == 0);
 }

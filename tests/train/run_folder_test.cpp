@@ -264,8 +264,7 @@ TEST_CASE("an unusable folder is refused by name") {
   write_file(folder / "file", "x");
   CHECK(contains(failure([&] { RunFolder(folder / "file", "none"); }),
                  "64 trireme: [out] " + (folder / "file").string() + " is a file"));
-  RunFolder below(folder / "file" / "run", "none");
-  const std::string refusal = failure([&] { below.open("{}"); });
+  const std::string refusal = failure([&] { RunFolder(folder / "file" / "run", "none"); });  // before anything runs
   CHECK(contains(refusal, "74 trireme: [out] "));
   CHECK(contains(refusal, (folder / "file" / "run").string()));
   CHECK(contains(refusal, "choose another --out"));

@@ -144,6 +144,8 @@ TEST_CASE("supervisor: what a world command answers") {
     CHECK(answer.problem.starts_with("ended with "));
   }
   CHECK(ask_world("sleep 100", signals, 0.1).problem == "has not ended within 0.1 s");
+  for (const char* endless : {"yes", "echo 8; exec cat /dev/zero"})
+    CHECK(ask_world(endless, signals).problem == "has printed more than 1048576 bytes and has not ended");
 }
 
 TEST_CASE("supervisor: what a command says") {
@@ -271,7 +273,7 @@ TEST_CASE("supervisor: why a job is started again, in a few words") {
       {"[mpi] this rank has failed while the operation was under way", "a rank was lost or late"},
       {"[all_reduce] MPI says: no answer", "MPI failed"},
       {"[ncclAllReduce] NCCL says: unhandled system error", "NCCL failed"},
-      {"[nccl] all_reduce: lost; see what other ranks say", "NCCL failed"},
+      {"[nccl] all_reduce: lost; look at the messages of other ranks", "NCCL failed"},
       {"[recv] nothing came", "it failed in recv"},
       {"nothing more is known", "it failed"}};
   for (const auto& [message, cause] : causes) {

@@ -37,3 +37,13 @@ TEST_CASE("text is wrapped at words, and a long word anywhere") {
   CHECK(wrapped_lines("\u6570\u636e\u6570", 4) == Lines{"\u6570\u636e", "\u6570"});
   CHECK(wrapped_lines("\u6570", 1) == Lines{"\u6570"});  // wider than the screen: still shown
 }
+
+TEST_CASE("the rest of a line that was broken is indented, line ends stay") {
+  CHECK(wrapped_text("", 40) == "");
+  CHECK(wrapped_text("short\n", 40) == "short\n");
+  CHECK(wrapped_text("one two three four five six seven\neight\n", 25) ==
+        "one two three four five\n  six seven\neight\n");
+  CHECK(wrapped_text("one two three", 8) == "one two\nthree");  // narrow: no indent
+  const std::string word(60, 'x');
+  CHECK(wrapped_text(word, 30) == std::string(30, 'x') + "\n  " + std::string(28, 'x') + "\n  xx");
+}

@@ -126,7 +126,7 @@ TEST_CASE("pipelines: schedules and stages that fit, and those that do not") {
                            "interleaved:1.5", "zigzag", ""}) {
     const std::string refused = refusal({"--pipeline", name});
     CHECK_MESSAGE(contains(refused, "64 trireme: [pipeline]"), name, ": ", refused);
-    CHECK_MESSAGE(contains(refused, "change --pipeline"), name, ": ", refused);
+    CHECK_MESSAGE(contains(refused, "(--pipeline)"), name, ": ", refused);
   }
   CHECK(contains(refusal({"--layers", "8", "--mesh", "pp=3", "--stage-layers", "3,3,3"}),
                  "places 3 + 3 + 3 = 9 layers; the model has 8; change --stage-layers or --layers"));
@@ -139,8 +139,7 @@ TEST_CASE("pipelines: schedules and stages that fit, and those that do not") {
 TEST_CASE("model against itself and against the mesh") {
   CHECK(refusal({"--width", "100", "--heads", "3"}) ==
         "64 trireme: [model] --width 100 is not a multiple of --heads 3: 100 / 3 leaves 1; expected --heads that "
-        "divide the width; change "
-        "--width or --heads");
+        "divide the width; change --width or --heads, or give --head-width");
   CHECK(refusal({"--heads", "6", "--width", "384", "--mesh", "tp=4"}) ==
         "64 trireme: [model] --heads 6 cannot be shared by tp=4 ranks: 6 / 4 leaves 2; expected tp of 1, 2, 3 or 6; "
         "change --heads, or tp in "
@@ -230,6 +229,7 @@ TEST_CASE("a fast reduction needs processes") {
 TEST_CASE("documents") {
   CHECK(refusal({"--document-mask", "on"}) == "nothing");
   CHECK(refusal({"--document-mask", "on", "--document-separator", "3"}) == "nothing");
+  CHECK(refusal({"--packing", "best-fit", "--document-separator", "3"}) == "nothing");
   CHECK(
       contains(refusal({"--document-separator", "3"}), "--document-separator has no effect with --document-mask off"));
   DataOptions o;
@@ -262,9 +262,11 @@ TEST_CASE("experts") {
   CHECK(contains(refusal({"--mesh", "dp=2,ep=2"}), "[--mesh] ep=2 divides experts over ranks, and there are none"));
   CHECK(contains(refusal({"--experts", "4", "--capacity-factor", "0"}), "--capacity-factor"));
   CHECK(contains(refusal({"--experts", "4", "--capacity-factor", "-1"}), "--capacity-factor"));
+  CHECK(contains(refusal({"--experts", "4", "--expert-ffn-width", "7", "--mesh", "tp=2"}),
+                 "experts of 7 hidden features cannot be split over tp=2 ranks"));
   const std::vector<std::pair<std::string, std::string>> others = {
-      {"--top-k", "3"},    {"--router-norm", "after"}, {"--capacity-factor", "1.5"}, {"--shared-experts", "1"},
-      {"--aux-loss", "0"}, {"--z-loss", "0"},          {"--aux-scope", "batch"}};
+      {"--expert-ffn-width", "8"}, {"--top-k", "3"},    {"--router-norm", "after"}, {"--capacity-factor", "1.5"},
+      {"--shared-experts", "1"},   {"--aux-loss", "0"}, {"--z-loss", "0"},          {"--aux-scope", "batch"}};
   for (const auto& [flag, value] : others) {
     CHECK(contains(refusal({flag, value}), flag + " has no effect with --experts 0; expected --experts above 0"));
     CHECK(refusal({"--experts", "4", flag, value}) == "nothing");
@@ -273,6 +275,50 @@ TEST_CASE("experts") {
                  "--aux-scope has no effect with --aux-loss 0; expected --aux-loss above 0"));
   CHECK(contains(refusal({"--experts", "4", "--aux-scope", "batch", "--micro-batch", "2", "--global-batch", "8"}),
                  "8 sequences / (micro-batch 2 x dp) are 4 micro-batches; expected 1"));
+}
+
+TEST_CASE("parts of later decoders: what has no effect, and what is no value") {
+  CHECK(refusal({"--width", "50", "--heads", "4", "--head-width", "8"}) == "nothing");
+  CHECK(contains(refusal({"--positions", "rope", "--head-width", "7"}),
+                 "a head has --head-width 7 of them; expected an even"));
+  CHECK(contains(refusal({"--head-width", "0"}), "--head-width"));
+  CHECK(contains(refusal({"--chat-template", "chatml", "--packing", "best-fit"}),
+                 "--packing has no effect with --chat-template chatml"));
+  CHECK(contains(refusal({"--lora-alpha", "8"}), "--lora-alpha has no effect with --lora-rank 0"));
+  CHECK(contains(refusal({"--lora-targets", "*.attn.q"}), "--lora-targets has no effect with --lora-rank 0"));
+  CHECK(refusal({"--lora-rank", "4", "--lora-dropout", "0.1", "--lora-targets", "*.up"}) == "nothing");
+  CHECK(contains(refusal({"--qkv-bias", "on"}), "--qkv-bias has no effect with --bias on"));
+  CHECK(refusal({"--qkv-bias", "on", "--bias", "off"}) == "nothing");
+  CHECK(contains(refusal({"--rope-base", "500000"}), "--rope-base has no effect with --positions learned"));
+  CHECK(contains(refusal({"--rope-scaling", "linear:2"}), "--rope-scaling has no effect with --positions learned"));
+  CHECK(contains(refusal({"--rope-interleaved", "on"}), "--rope-interleaved has no effect with --positions learned"));
+  CHECK(contains(refusal({"--window-every", "2"}), "--window-every has no effect with --window auto"));
+  CHECK(contains(refusal({"--full-every", "2"}), "--full-every has no effect with --window auto"));
+  CHECK(contains(refusal({"--window", "8", "--full-every", "2", "--window-every", "2"}),
+                 "--window-every has no effect with --full-every 2"));
+  CHECK(refusal({"--window", "8", "--full-every", "2"}) == "nothing");
+  CHECK(refusal({"--window", "8", "--window-every", "2"}) == "nothing");
+  CHECK(contains(refusal({"--restart-positions", "on"}), "--restart-positions has no effect with --document-mask off"));
+  const auto scaling = [](const std::string& text) { return refusal({"--positions", "rope", "--rope-scaling", text}); };
+  for (const char* text :
+       {"none", "linear:2", "llama3:8,8192", "llama3:8,8192,1,4", "yarn:4,32768", "yarn:4,4096,1,32"})
+    CHECK(scaling(text) == "nothing");
+  for (const char* text : {"linear", "linear:", "linear:x", "linear:2,3", "llama3:8", "llama3:8,8192,1", "yarn:4,",
+                           "ntk:2", "linear:2 ", "yarn:inf,4"})
+    CHECK_MESSAGE(contains(scaling(text), "[rope scaling]"), text, ": ", scaling(text));
+  CHECK(scaling("linear:0.5") ==
+        "64 trireme: [rope scaling] 'linear:0.5' has a factor below 1; expected none, linear:F, "
+        "llama3:F,ORIGINAL[,LOW,HIGH] or yarn:F,ORIGINAL[,LOW,HIGH], as in llama3:8,8192; change the text of "
+        "parse_rope_scaling() (--rope-scaling)");
+  CHECK(contains(scaling("yarn:4,0"), "has an original context below 1"));
+  CHECK(contains(scaling("llama3:8,8192,4,1"), "needs 0 < LOW < HIGH"));
+  CHECK(contains(refusal({"--window-rope-base", "100", "--positions", "rope"}),
+                 "--window-rope-base has no effect with --window auto"));
+  CHECK(contains(refusal({"--window-rope-base", "100", "--window", "8"}),
+                 "--window-rope-base has no effect with --positions learned"));
+  for (const char* flag : {"--norm-eps", "--query-pre-attn-scalar", "--window", "--window-every", "--logit-softcap",
+                           "--attention-softcap"})
+    CHECK(contains(refusal({flag, "0"}), flag));
 }
 
 TEST_CASE("key-value heads, hidden features, rotated pairs and positions that do not divide") {
@@ -300,6 +346,10 @@ TEST_CASE("schedule") {
                  "64 trireme: [schedule] --min-lr 0.001 is above --lr 0.0001; expected at most 0.0001"));
   CHECK(contains(refusal({"--steps", "10", "--warmup-steps", "11"}),
                  "--warmup-steps 11 is more than --steps 10; expected at most 10"));
+  CHECK(contains(refusal({"--warmup-steps", "10", "--lr", "0.1", "--warmup-lr", "0.2"}),
+                 "--warmup-lr 0.2 is above --lr 0.1, to which the rate rises; expected at most 0.1"));
+  CHECK(contains(refusal({"--warmup-lr", "0"}), "--warmup-lr has no effect with --warmup-steps 0"));
+  CHECK(refusal({"--warmup-steps", "10", "--warmup-lr", "0"}) == "nothing");
   CHECK(contains(refusal({"--warmup-steps", "100", "--decay-steps", "50"}),
                  "--decay-steps 50 comes before --warmup-steps 100 are over; expected at least 100"));
   CHECK(contains(refusal({"--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "5", "--decay-steps", "6"}),
@@ -310,12 +360,32 @@ TEST_CASE("schedule") {
 }
 
 TEST_CASE("optimizer flags that would be ignored") {
-  CHECK(refusal({"--momentum", "0.5"}) ==
-        "64 trireme: [optimizer] --momentum has no effect with --optimizer adamw; expected --optimizer sgd; drop "
-        "--momentum or change --optimizer");
+  CHECK(
+      refusal({"--momentum", "0.5"}) ==
+      "64 trireme: [optimizer] --momentum has no effect with --optimizer adamw; expected --optimizer sgd or muon; drop "
+      "--momentum or change --optimizer");
   CHECK(contains(refusal({"--optimizer", "sgd", "--beta1", "0.8"}), "--beta1 has no effect"));
   CHECK(contains(refusal({"--optimizer", "sgd", "--beta2", "0.8"}), "--beta2 has no effect"));
   CHECK(contains(refusal({"--optimizer", "sgd", "--eps", "1"}), "--eps has no effect"));
+  CHECK(contains(refusal({"--optimizer", "lion", "--eps", "1"}), "--eps has no effect with --optimizer lion"));
+  CHECK(contains(refusal({"--optimizer", "lion", "--nesterov", "on"}), "--nesterov has no effect"));
+  CHECK(contains(refusal({"--lr-factor", "wte.weight=0.5,head"}),
+                 "64 trireme: [--lr-factor] 'head' is not of the form PATTERN=F, with F at least 0"));
+  CHECK(contains(refusal({"--decay-factor", "wte.*=-1"}), "[--decay-factor] 'wte.*=-1' is not of the form"));
+  CHECK(refusal({"--lr-factor", "wte.weight=0.5,blocks.*=1e-1"}) == "nothing");
+  CHECK(contains(refusal({"--eval-ema", "on"}), "--eval-ema has no effect with --ema-decay none"));
+  CHECK(contains(refusal({"--muon-lr", "0.1"}), "--muon-lr has no effect with --optimizer adamw"));
+  CHECK(contains(refusal({"--optimizer", "lion", "--muon-scale", "match-rms-adamw"}), "--muon-scale has no effect"));
+  CHECK(refusal({"--optimizer", "muon", "--muon-lr", "0.1", "--momentum", "0", "--nesterov", "off"}) == "nothing");
+  CHECK(refusal({"--optimizer", "adafactor", "--adafactor-clip", "0.5", "--adafactor-relative", "on"}) == "nothing");
+  CHECK(contains(refusal({"--adafactor-decay", "0.5"}), "--adafactor-decay has no effect with --optimizer adamw"));
+  CHECK(contains(refusal({"--optimizer", "adafactor", "--beta2", "0.9"}), "--beta2 has no effect"));
+  CHECK(contains(refusal({"--optimizer", "adafactor", "--moments", "bf16"}),
+                 "keeps only a row and a column of each matrix; expected --moments f32"));
+  for (const char* optimizer : {"sgd", "muon"}) {
+    CHECK(contains(refusal({"--optimizer", optimizer, "--nesterov", "on", "--momentum", "0"}),
+                   "--nesterov on looks ahead along the momentum, got --momentum 0; expected above 0"));
+  }
 }
 
 TEST_CASE("run") {

@@ -147,7 +147,8 @@ TEST_CASE("the order of collectives does not depend on when operations end: ZeRO
   }
 }
 
-TEST_CASE("the order of collectives does not depend on when operations end: every schedule") {
+TEST_CASE("the order of collectives does not depend on when operations end: every schedule" *
+          doctest::test_suite("thorough")) {
   for (const std::string& pipeline : pipeline::schedule_examples()) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
       for (const std::int64_t dp_shard : {0, 1}) {
@@ -164,7 +165,8 @@ TEST_CASE("the order of collectives does not depend on when operations end: ever
   }
 }
 
-TEST_CASE("the order of collectives does not depend on when operations end: experts, tp, cp, recomputation") {
+TEST_CASE("the order of collectives does not depend on when operations end: experts, tp, cp, recomputation" *
+          doctest::test_suite("thorough")) {
   for (const char* mesh : {"dp=4,ep=2", "dp=2,tp=2", "dp=2,cp=2"}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
       if (sanitized && zero != 3) continue;

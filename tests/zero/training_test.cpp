@@ -2,56 +2,12 @@
 // weights.
 #include "tests/zero/training.h"
 
-#include <filesystem>
-
 #include "core/random.h"
-#include "tests/support/elements.h"
 #include "tests/support/errors.h"
-#include "tests/support/files.h"
 #include "tests/support/sanitized.h"
 
 using namespace trireme;
 using namespace trireme::testing;
-
-namespace {
-
-/// The names and bytes of all whole tensors of a saved run.
-std::string contents(const std::filesystem::path& out) {
-  checkpoint::Checkpoint saved(find_saved_run(out));
-  std::string text;
-  for (const std::string& name : saved.names()) {
-    const Tensor tensor = saved.read(name);
-    text += name;
-    text.append(static_cast<const char*>(tensor.raw()), static_cast<std::size_t>(tensor.bytes()));
-  }
-  return text;
-}
-
-/// Trains for `steps` steps, from the run in `from` if given, and saves. Returns contents(out).
-std::string trained(const ZeroRun& run, int steps, const std::filesystem::path& out,
-                    const std::filesystem::path& from = {}) {
-  const GptOptions o = options_of(run);
-  run_mesh(run.mesh, [&](const MeshPtr& mesh) {
-    GptRun run(o, mesh);
-    if (!from.empty()) run.load(from);
-    run.steps(steps);
-    run.save(out);
-  });
-  return contents(out);
-}
-
-double largest_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
-  checkpoint::Checkpoint left(find_saved_run(a)), right(find_saved_run(b));
-  REQUIRE(left.names() == right.names());
-  double largest = 0;
-  for (const std::string& name : left.names()) {
-    if (name.find("qkv.bias") != std::string::npos) continue;
-    keep_largest(largest, relative_difference(left.read(name), right.read(name)));
-  }
-  return largest;
-}
-
-}  // namespace
 
 TEST_CASE("stages 1 to 3 leave what stage 0 leaves, bit for bit: weights, masters, moments") {
   const Meshes meshes = {"dp=1", "dp=2", "dp=3", "cp=1,dp=2,tp=2", "dp=2,pp=2"};

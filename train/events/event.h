@@ -13,8 +13,8 @@
 //     Saved         when a checkpoint is complete: some steps after the one it holds
 //   and RunEnded, unless the run ends with an error
 //
-// Said may come at any time, and RolledBack between two steps. Read next: train/events/event_stream.h,
-// train/loop/rank_run.cpp, which emits most of them.
+// Said may come at any time, Activity whenever training waits for something else, and RolledBack between two steps.
+// Read next: train/events/event_stream.h, train/loop/rank_run.cpp, which emits most of them.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,7 @@ struct RunBegan {
   std::string rate_unit{};      ///< of StepRecord::tokens_per_s: "tok/s"
   std::string out{};            ///< the run's folder; empty: nothing is kept
   std::string config{};         ///< the resolved options, as JSON
+  std::string use{};            ///< Task::use_command() for `out`; may be empty
 };
 
 /// The weights were updated. It is emitted for every step, so it has only values that cost nothing.
@@ -52,7 +53,7 @@ struct StepMade {
 
 struct StepLogged {
   StepRecord record;       ///< without val_loss
-  bool evaluated = false;  ///< a Validated of the same step follows
+  bool evaluated = false;  ///< a Validated of the same step follows, unless a signal ends the run before
 };
 
 struct Validated {
@@ -68,12 +69,21 @@ struct Sampled {
   double seconds = 0;  ///< how long it took
 };
 
+/// What the run does while no step is made; the event that follows it ends it. Emitted often: only for people.
+struct Activity {
+  std::string name{};                ///< "evaluating", "sampling", "saving"
+  std::int64_t done = 0, total = 0;  ///< of its parts; total 0: not known
+};
+
 struct Saved {
   std::int64_t step = 0;
   std::string path{};        ///< of the checkpoint
   std::int64_t bytes = 0;    ///< of all files
   double seconds = 0;        ///< from the start of the save to its commit; training went on meanwhile
   double stall_seconds = 0;  ///< of these, how long training stood still on the first rank
+  bool best = false;         ///< its validation loss is the lowest so far
+  bool asked = false;        ///< a signal asked for it, and the run goes on
+  bool leaving = false;      ///< a signal ends the run with it: a Said follows that names the step
   std::string warning{};     ///< why older checkpoints could not be removed; or empty
 };
 
@@ -96,7 +106,7 @@ struct RunEnded {
   bool last_step = false;   ///< --steps is reached; otherwise a signal asked the run to end
 };
 
-using Event =
-    std::variant<RunPlanned, RunBegan, StepMade, StepLogged, Validated, Sampled, Saved, RolledBack, Said, RunEnded>;
+using Event = std::variant<RunPlanned, RunBegan, StepMade, StepLogged, Validated, Sampled, Activity, Saved, RolledBack,
+                           Said, RunEnded>;
 
 }  // namespace trireme

@@ -1,17 +1,33 @@
 #include "train/events/event_json.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "train/events/event_stream.h"
+#include "train/program/units.h"
 
 namespace trireme {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// The number that a text such as "1,234,567" is.
+std::optional<std::int64_t> count_in(const std::string& text) {
+  std::string digits = text;
+  std::erase(digits, ',');
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc{} || end != digits.data() + digits.size() || thousands(number) != text) return std::nullopt;
+  return number;
+}
+
 Json rows_json(const std::vector<LabelledValue>& rows) {
   Json json = Json::object();
-  for (const auto& [label, value] : rows) json[label] = value;
+  for (const auto& [label, value] : rows) {
+    const std::optional<std::int64_t> number = count_in(value);
+    json[label] = number ? Json(*number) : Json(value);
+  }
   return json;
 }
 
@@ -26,6 +42,7 @@ Json json_of(const RunBegan& e) {
 }
 
 Json json_of(const StepMade&) { return {}; }
+Json json_of(const Activity&) { return {}; }
 
 /// The keys are those of metrics.jsonl.
 Json json_of(const StepLogged& e) {
@@ -45,7 +62,9 @@ Json json_of(const Sampled& e) {
 
 Json json_of(const Saved& e) {
   Json json = {{"event", "saved"}, {"step", e.step},       {"path", e.path},
-               {"bytes", e.bytes}, {"seconds", e.seconds}, {"stall_seconds", e.stall_seconds}};
+               {"bytes", e.bytes}, {"seconds", e.seconds}, {"stall_seconds", e.stall_seconds},
+               {"best", e.best}};
+  if (e.asked) json["asked"] = true;
   if (!e.warning.empty()) json["warning"] = e.warning;
   return json;
 }

@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// One JSON object without a newline, in ASCII. Empty for a StepMade: there is one for every step, and StepLogged has
-/// what matters.
+/// One JSON object without a newline, in ASCII. Empty for a StepMade, as there is one for every step and StepLogged has
+/// what matters, and for an Activity.
 std::string to_json_line(const Event& event);
 
 }  // namespace trireme

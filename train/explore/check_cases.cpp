@@ -11,8 +11,9 @@
 #include "train/explore/neutral.h"
 #include "train/explore/sizes.h"
 #include "train/explore/space.h"
+#include "train/faults/injection.h"
 #include "train/options/options.h"
-#include "train/parity/parity.h"
+#include "train/parity/rounding.h"
 
 namespace trireme::explore {
 namespace {
@@ -182,6 +183,9 @@ CaseResult check_faults(const Case& c, ProgramRunner& runner) {
   Arguments one = on_one_rank(c.flags);
   if (rank != std::string::npos) one["fault"] = fault.substr(0, rank);
   const TrainingResult mesh = runner.train("mesh", c.flags), reference = runner.train("one", one);
+  const bool no_place = mesh.code == static_cast<int>(ExitCode::usage) &&
+                        mesh.last_line().find(fmt::format("[{}]", fault::fault_variable)) != std::string::npos;
+  if (no_place) return CaseResult::refused(mesh.last_line());  // for example, all parameters of that rank are frozen
   if (const auto result = result_of_codes(mesh, reference)) return *result;
   if (nan) {
     const std::string lines = lines_with(mesh.output, " skipped: ");
@@ -199,6 +203,7 @@ CaseResult check_faults(const Case& c, ProgramRunner& runner) {
 }
 
 CaseResult check_verify(const Case& c, ProgramRunner& runner) {
+  if (!can_find_fault(c.flags)) return CaseResult::refused("no guard sees the fault");
   const TrainingResult run = runner.train("run", c.flags);
   if (is_refusal(run.code)) return CaseResult::refused(run.last_line());
   if (run.output.find("injected fault") == std::string::npos) return CaseResult::refused("no fault was planted");

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "parallel/checkpoint/compare.h"
-#include "train/parity/parity.h"
+#include "train/parity/rounding.h"
 #include "train/runs/saved_run.h"
 
 namespace trireme::explore {

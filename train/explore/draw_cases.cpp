@@ -47,7 +47,8 @@ Arguments draw_run(RandomChoices& random, int least_steps, int most_steps, const
   Arguments flags = space_of(Kind::run).draw(random, excluded);
   flags["steps"] = std::to_string(random.between(least_steps, most_steps));
   const bool masked = flags.contains("document-mask") && flags["document-mask"] == "on";
-  if (masked && !flags.contains("document-separator"))
+  const bool packed = flags.contains("packing") && flags["packing"] != "cut";
+  if ((masked || packed) && !flags.contains("document-separator"))
     flags["document-separator"] = "0";  // the character tokenizer has no end-of-text token
   return flags;
 }
@@ -115,6 +116,14 @@ Case draw_faults(RandomChoices& random) {
   return c;
 }
 
+bool has_zero(const Arguments& flags) { return flags.contains("zero") && flags.at("zero") != "0"; }
+
+/// Whether all ranks of a stage hold the same weights, but for those of tp.
+bool has_copies(const Arguments& flags) {
+  std::map<std::string, int> axes = parse_axes(flags.at("mesh"));
+  return std::max(1, axes["dp"]) * std::max(1, axes["cp"]) > 1;
+}
+
 /// A flipped bit of a weight or its master on one rank, which a comparison of replicas or a checksum can find; or a
 /// collective that only one rank calls.
 Case draw_verify(RandomChoices& random) {
@@ -122,8 +131,7 @@ Case draw_verify(RandomChoices& random) {
     Case c{Kind::verify, draw_run(random, 3, 3), {}};
     std::map<std::string, int> axes = parse_axes(c.flags["mesh"]);
     const auto size = [&](const char* axis) { return std::max(1, axes[axis]); };
-    const bool zero = c.flags.contains("zero") && c.flags["zero"] != "0";
-    const bool copies = size("dp") * size("cp") > 1;
+    const bool zero = has_zero(c.flags);
     if (ranks_of(c.flags) == 1) continue;
     std::size_t rank = random.below(static_cast<std::size_t>(ranks_of(c.flags)));
     if (random.chance(0.3)) {
@@ -132,7 +140,7 @@ Case draw_verify(RandomChoices& random) {
       c.flags["timeout"] = "5";  // seconds that a group may wait for the other ranks
       return c;
     }
-    if (!copies && !zero) continue;
+    if (!has_copies(c.flags) && !zero) continue;
     // With ZeRO, a rank's copy of another rank's shard is overwritten in every step. The flipped element is the first
     // one, so the flip must happen on the first rank of a stage.
     if (zero) rank -= rank % static_cast<std::size_t>(size("dp") * size("cp") * size("tp"));
@@ -148,6 +156,16 @@ Case draw_verify(RandomChoices& random) {
 }
 
 }  // namespace
+
+bool can_find_fault(const Arguments& flags) {
+  const auto given = [&](const char* flag, const char* value) {
+    return flags.contains(flag) && flags.at(flag) == value;
+  };
+  if (ranks_of(flags) == 1) return false;
+  if (flags.contains("fault") && flags.at("fault").starts_with("desync")) return given("verify", "on");
+  if (has_zero(flags)) return given("check-replicas", "1");
+  return has_copies(flags) && (given("check-replicas", "1") || given("verify", "on"));
+}
 
 Case draw_case(Kind kind, RandomChoices& random) {
   Case c{kind, {}, {}};
@@ -188,9 +206,12 @@ bool amplifies_rounding(const Case& c) {
   const auto value = [&](const char* flag, double otherwise) {
     return c.flags.contains(flag) ? std::strtod(c.flags.at(flag).c_str(), nullptr) : otherwise;
   };
-  if (c.flags.contains("optimizer") && c.flags.at("optimizer") != "adamw") return false;
+  const std::string optimizer = c.flags.contains("optimizer") ? c.flags.at("optimizer") : "adamw";
+  // A sign, which rounding can turn; of a vector, at Adafactor's first step.
+  if (optimizer == "lion" || optimizer == "adafactor") return true;
+  if (optimizer != "adamw") return false;
   const OptimizerOptions defaults;
-  const double beta1 = value("beta1", defaults.beta1), beta2 = value("beta2", defaults.beta2);
+  const double beta1 = value("beta1", defaults.beta1), beta2 = value("beta2", defaults.second_beta());
   return beta1 * beta1 >= beta2;
 }
 

@@ -139,7 +139,7 @@ void Explorer::tell(const std::string& text) {
   tell_(text);
 }
 
-void Explorer::work(int worker, const std::function<std::optional<std::pair<Case, std::string>>()>& next) {
+void Explorer::work(int worker, const Next& next) {
   ProgramRunner runner(settings_.programs, settings_.folder / fmt::format("worker{}", worker), settings_.limit);
   while (const auto drawn = next()) {
     const auto& [c, origin] = *drawn;
@@ -150,12 +150,15 @@ void Explorer::work(int worker, const std::function<std::optional<std::pair<Case
     if (replaying_ && result.kind == CaseResult::Kind::refused)
       result = CaseResult::wrong("refused: the programs no longer take this case: " + result.text);
     count(c, result, seconds_since(start));
+    ++checked_;
     if (result.kind == CaseResult::Kind::wrong) report(c, origin, result, runner);
   }
 }
 
-void Explorer::run_workers(const std::function<std::optional<std::pair<Case, std::string>>()>& next) {
+/// Checks what `next` gives until it gives nothing, and shows the status meanwhile.
+void Explorer::run_workers(const Next& next, const std::function<Status()>& status) {
   std::vector<std::thread> workers;
+  std::atomic<int> running{settings_.jobs};
   std::exception_ptr error;
   std::mutex failing;
   for (int i = 0; i < settings_.jobs; ++i)
@@ -166,18 +169,32 @@ void Explorer::run_workers(const std::function<std::optional<std::pair<Case, std
         const std::scoped_lock lock(failing);
         error = std::current_exception();
       }
+      --running;
     });
+  const auto show = [&] {
+    Status now = status();
+    now.cases = checked_;
+    now.wrong = wrong_;
+    settings_.show(now);
+  };
+  for (; running > 0; std::this_thread::sleep_for(std::chrono::milliseconds(100))) show();
   for (std::thread& worker : workers) worker.join();
   if (error) std::rethrow_exception(error);
+  show();
 }
 
 void Explorer::replay(const std::vector<Case>& cases) {
   std::atomic<std::size_t> number{0};
   replaying_ = true;
-  run_workers([&]() -> std::optional<std::pair<Case, std::string>> {
+  const int before = checked_;
+  const auto next = [&]() -> std::optional<std::pair<Case, std::string>> {
     const std::size_t i = number++;
     if (i >= cases.size() || settings_.stop()) return std::nullopt;
     return std::pair(cases[i], std::string(replayed));
+  };
+  run_workers(next, [&] {
+    return Status{
+        .replaying = true, .done = static_cast<double>(checked_ - before), .total = static_cast<double>(cases.size())};
   });
   replaying_ = false;
 }
@@ -188,9 +205,9 @@ void Explorer::explore() {
         "no programs with an emulated GPU are built, so nothing is drawn for it; build parity_emulated and "
         "train_gpt_emulated");
   const Clock::time_point start = Clock::now();
-  std::atomic<std::uint64_t> number{0};
+  std::atomic<std::uint64_t> number{settings_.skip};
   std::atomic<int> told{0};
-  run_workers([&]() -> std::optional<std::pair<Case, std::string>> {
+  const auto next = [&]() -> std::optional<std::pair<Case, std::string>> {
     const double seconds = seconds_since(start);
     if (seconds >= settings_.seconds || (settings_.first && wrong_ > 0) || settings_.stop()) return std::nullopt;
     constexpr int every = 30;
@@ -203,6 +220,9 @@ void Explorer::explore() {
     Case c = draw_case(settings_.only.value_or(drawn), random);
     if (!emulated_) c.flags.erase("device");
     return std::pair(std::move(c), fmt::format("case {} of seed {}", i, settings_.seed));
+  };
+  run_workers(next, [&] {  // cases that are under way when the time is over are completed
+    return Status{.done = std::min(seconds_since(start), settings_.seconds), .total = settings_.seconds};
   });
 }
 

@@ -42,6 +42,8 @@ bool is_possible(const Case& c);
 /// contributes beta1^i to m, and at least sqrt(beta2^i) to sqrt(v). The sum of these ratios is finite if and only if
 /// beta1^2 < beta2.
 bool amplifies_rounding(const Case& c);
+/// True if something compares or hashes the tensor that a planted fault changes: only then must a run find it.
+bool can_find_fault(const Arguments& flags);
 /// Slightly smaller cases, those with the largest reduction first.
 std::vector<Case> smaller_cases(const Case& c);
 

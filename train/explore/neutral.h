@@ -11,7 +11,8 @@
 
 namespace trireme::explore {
 
-/// True if a run with `flags` must give the same bits with `flag` set to `value`, one that draw_neutral_changes() draws.
+/// True if a run with `flags` must give the same bits with `flag` set to `value`, one that draw_neutral_changes()
+/// draws.
 bool is_neutral(const Arguments& flags, const std::string& flag, const std::string& value);
 
 /// Draws neutral changes for which, together, `accepts` is true. Sometimes few, sometimes many: runs that differ in

@@ -32,6 +32,8 @@ void draw_experts(Arguments& flags, std::map<std::string, int>& axes, RandomChoi
   axes["ep"] = random.pick(divisors);
   const std::int64_t count = axes["ep"] * random.between(1, 3);
   flags["experts"] = std::to_string(count);
+  if (random.chance(0.3))
+    flags["expert-ffn-width"] = std::to_string(axes["tp"] * random.pick(std::vector<int>{1, 3, 8}));
   flags["top-k"] = std::to_string(random.between(1, std::min<std::int64_t>(count, 3)));
 }
 
@@ -83,6 +85,7 @@ Arguments draw_sizes(RandomChoices& random, bool train) {
   flags["width"] = std::to_string(heads * random.pick(std::vector<int>{1, 2, 2, 3, 4, 4, 5, 6, 8, 13}));
   if (random.chance(0.3))
     flags["kv-heads"] = std::to_string(random.pick(std::vector<std::int64_t>{1, tp, heads / 2 + 1}));
+  if (random.chance(0.2)) flags["head-width"] = std::to_string(random.pick(std::vector<int>{1, 2, 4, 5, 8}));
   const int chunks = cp > 1 ? 2 * cp : 1;
   flags["context"] =
       std::to_string(chunks * (random.chance(0.8) ? tp : 1) * random.pick(std::vector<int>{1, 2, 3, 5, 7}));
@@ -117,7 +120,9 @@ std::optional<std::string> draw_stage_layers(const Arguments& flags, RandomChoic
 
 bool is_fixed(const std::string& flag) {
   static const std::vector<std::pair<const char*, std::set<std::string>>> fixed = {
-      {"files, and models that are not tiny", {"data", "tokenizer", "model", "out", "profile", "profile-steps"}},
+      {"files, and models that are not tiny",
+       {"data", "tokenizer", "chat-template", "model", "out", "profile", "profile-steps", "init-from", "init-adapter",
+        "export-hf"}},
       {"times", {"checkpoint-minutes", "timeout"}},
       {"what is printed", {"quiet", "verbose", "json"}},
       {"chosen with the text", {"vocab"}},
@@ -141,6 +146,9 @@ const std::vector<std::string>* values_to_draw(const std::string& flag) {
       {"val-fraction", {"0", "0.1", "0.3"}},
       {"lr", {"1e-3", "1e-2"}},
       {"min-lr", {"auto", "0", "1e-4"}},
+      {"lr-factor", {"*=0.5", "*weight=2,*norm*=0"}},
+      {"freeze", {"", "*norm*", "wte.weight,blocks.0.*", "*weight"}},
+      {"decay-factor", {"*=0", "*weight=0.5"}},
       {"seed", {"0", "1", "17", "123456789"}},
       {"dropout", {"0", "0.1", "0.5"}},
       {"bias-update", {"0", "0.05"}},
@@ -150,6 +158,17 @@ const std::vector<std::string>* values_to_draw(const std::string& flag) {
       {"sample-every", {"1", "2", "3"}},
       {"loss-scale", {"auto", "dynamic", "64", "1024", "16384"}},
       {"document-separator", {"0", "1"}},
+      {"norm-eps", {"1e-6", "1e-5", "0.1"}},
+      {"rope-base", {"100", "10000", "500000"}},
+      {"rope-scaling", {"none", "linear:2", "llama3:4,8", "yarn:8,4"}},
+      {"attention-softcap", {"none", "1", "30"}},
+      {"query-pre-attn-scalar", {"auto", "1", "24"}},
+      {"window-rope-base", {"auto", "50", "10000"}},
+      {"logit-softcap", {"none", "1", "30"}},
+      {"lora-rank", {"0", "1", "3"}},
+      {"lora-alpha", {"1", "16"}},
+      {"lora-dropout", {"0", "0.3"}},
+      {"lora-targets", {"*.attn.*,*.mlp.*", "*.proj", "*.attn.q*,*.attn.v"}},
   };
   const auto found = sizes.find(flag);
   return found == sizes.end() ? nullptr : &found->second;

@@ -28,6 +28,7 @@ void disturb(optim::Optimizer& optimizer, double factor, std::uint64_t seed) {
   for (const StateTensor& weight : optimizer.weights()) disturb(weight, factor, seed);
   for (const StateTensor& state : optimizer.state())
     if (state.name == "master") disturb(state, factor, seed);
+  optimizer.note_versions();
 }
 
 }  // namespace trireme

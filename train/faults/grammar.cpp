@@ -77,7 +77,7 @@ double real(std::string_view fault, std::string_view key, std::string_view value
   double result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
   if (error != std::errc{} || end != value.data() + value.size())
-    refuse(fault, fmt::format("{}={} is no number", key, value));
+    refuse(fault, fmt::format("{}={} is not a number", key, value));
   return result;
 }
 

@@ -51,8 +51,8 @@ struct Plan {
   }
 
   void announce(const Fault& f) const {
-    Screen::of_process().warn(fmt::format("trireme: injected fault: {} at {} of step {} on {}", name(f.kind),
-                                          name(f.point), rank->step, rank->where));
+    Screen::of_process().warning(
+        fmt::format("injected fault: {} at {} of step {} on {}", name(f.kind), name(f.point), rank->step, rank->where));
   }
 };
 
@@ -91,7 +91,7 @@ void inject(const Fault& f, const Plan& plan, const DeviceMesh* mesh) {
            "an injected fault, which {} asks for; unset the variable to run without faults", fault_variable);
     case Kind::oom:
       try {
-        static_cast<void>(Tensor::empty({std::int64_t{1} << 50}));
+        static_cast<void>(Tensor::empty({std::int64_t{1} << 47}));
       } catch (const Error& error) {  // no machine has so much: as if the machine had had it, and had run out of it
         throw Error(ExitCode::retryable, error.where(), error.reason());
       }
@@ -119,9 +119,15 @@ void change_element(const Tensor& x, std::int64_t index, const F& f) {
   if (x.device() != Device::cpu) copy(here, element);
 }
 
-[[noreturn]] void no_such_tensor(const std::string& name, const Rank& rank, const std::string& known) {
-  fail(ExitCode::usage, fault_variable, "{} has no tensor '{}' with such an element; it has {}; change {}", rank.where,
-       name, known, fault_variable);
+/// Refuses a fault for which this rank has no tensor. `known` names the tensors that the rank has.
+[[noreturn]] void no_such_tensor(const Fault& f, const Rank& rank, const std::string& known) {
+  if (known.empty())
+    fail(ExitCode::usage, fault_variable,
+         "{} trains nothing, because all of its parameters are frozen; name another rank, or change --freeze",
+         rank.where);
+  const std::string wanted = f.tensor.empty() ? "tensor" : fmt::format("tensor '{}'", f.tensor);
+  fail(ExitCode::usage, fault_variable, "{} has no {} with an element {}; it has {}; change {}", rank.where, wanted,
+       f.element, known, fault_variable);
 }
 
 /// The tensor to flip a bit of: by name, or else the first matrix. If that has a master, the master, because the weight
@@ -176,15 +182,17 @@ void poison(const ParameterList& parameters) {
   const Fault* f = plan == nullptr ? nullptr : plan->due(Point::backward, {Kind::nan});
   if (f == nullptr) return;
   std::string known;
-  for (const ParameterPtr& parameter : parameters) {
+  const ParameterList chosen = trained(parameters);
+  const bool matrices = std::any_of(chosen.begin(), chosen.end(), [](const auto& p) { return p->decay; });
+  for (const ParameterPtr& parameter : chosen) {
     known += (known.empty() ? "" : ", ") + parameter->name;
-    if (f->tensor.empty() ? !parameter->decay : parameter->name != f->tensor) continue;
+    if (f->tensor.empty() ? matrices && !parameter->decay : parameter->name != f->tensor) continue;
     if (parameter->local.count() <= f->element) continue;
     return change_element(parameter->grad(), f->element, [](std::byte*, const Tensor& element) {
       *element.data<float>() = std::numeric_limits<float>::quiet_NaN();
     });
   }
-  no_such_tensor(f->tensor, *plan->rank, known);
+  no_such_tensor(*f, *plan->rank, known);
 }
 
 void flip(optim::Optimizer& optimizer) {
@@ -198,7 +206,7 @@ void flip(optim::Optimizer& optimizer) {
   if (chosen == nullptr) {
     std::string known;
     for (const StateTensor& tensor : tensors) known += (known.empty() ? "" : ", ") + tensor.full_name();
-    no_such_tensor(f->tensor, *plan->rank, known);
+    no_such_tensor(*f, *plan->rank, known);
   }
   const int bit = std::min(f->bit, static_cast<int>(size_of(chosen->value.dtype())) * 8 - 1);
   change_element(chosen->value, f->element, [bit](std::byte* bytes, const Tensor&) {

@@ -1,118 +1,182 @@
 #include "train/gpt/generate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <utility>
 
-#include "core/random.h"
 #include "train/gpt/next_logits.h"
+#include "train/program/leave_agreement.h"
 
 namespace trireme {
-
 namespace {
 
-struct TokenLogit {
-  float logit;
-  std::int32_t id;
+/// A text that is being generated.
+struct OpenText {
+  std::size_t number;  // of its request
+  std::vector<std::int32_t> ids;
+  std::size_t prompt;  // how many of `ids` are the prompt's
+  std::uint64_t seed;
+
+  std::span<const std::int32_t> given() const { return std::span(ids).first(prompt); }
+  std::span<const std::int32_t> generated() const { return std::span(ids).subspan(prompt); }
 };
 
-bool likelier(const TokenLogit& a, const TokenLogit& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+GeneratedToken draw(std::span<const float> logits, const OpenText& text, const GenerateOptions& o) {
+  GeneratedToken token;
+  const double random = random_of_token(text.seed, static_cast<std::int64_t>(text.generated().size()));
+  if (o.penalises()) {
+    std::vector<float> changed(logits.begin(), logits.end());
+    penalise(changed, text.given(), text.generated(), o);
+    token.id = pick_token(changed, o, random);
+  } else {
+    token.id = pick_token(logits, o, random);
+  }
+  token.logprob = static_cast<float>(log_probability(logits, token.id));
+  if (o.top_logprobs > 0) token.likeliest = likeliest_tokens(logits, o.top_logprobs);
+  return token;
 }
 
-/// Tokens from the likeliest on. Sorts only as far as it is read: of 50,000 tokens, usually only a few are needed.
-class Ranking {
+/// Sends the tokens of rank `root` of the group to its other ranks.
+void send(ProcessGroup& group, int root, std::vector<GeneratedToken>& tokens, std::int64_t likeliest) {
+  if (group.size() == 1) return;
+  const auto rows = static_cast<std::int64_t>(tokens.size()), columns = 1 + likeliest;
+  Tensor ids = Tensor::zeros({rows, columns}, DType::i32), logprobs = Tensor::zeros({rows, columns});
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    const GeneratedToken& token = tokens[static_cast<std::size_t>(i / columns)];
+    const auto place = static_cast<std::size_t>(i % columns);
+    if (place > token.likeliest.size()) continue;
+    const TokenLogprob entry = place == 0 ? TokenLogprob{token.id, token.logprob} : token.likeliest[place - 1];
+    ids.data<std::int32_t>()[i] = entry.id;
+    logprobs.data<float>()[i] = entry.logprob;
+  }
+  group.broadcast(ids, root).wait();
+  group.broadcast(logprobs, root).wait();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto entry = [&](std::int64_t i) {
+      return TokenLogprob{ids.data<std::int32_t>()[row * columns + i], logprobs.data<float>()[row * columns + i]};
+    };
+    GeneratedToken& token = tokens[static_cast<std::size_t>(row)];
+    token = {.id = entry(0).id, .logprob = entry(0).logprob};
+    for (std::int64_t i = 1; i < columns; ++i) token.likeliest.push_back(entry(i));
+  }
+}
+
+/// Sends the tokens that the last stage has drawn to all stages. The ranks of the other axes hold equal logits, unless
+/// they are processors of different kinds, which may round differently: they take the tokens of the first of them.
+void share(const DeviceMesh& mesh, std::vector<GeneratedToken>& tokens, std::int64_t likeliest) {
+  send(mesh.group(Axis::pp), mesh.size(Axis::pp) - 1, tokens, likeliest);
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep}) send(mesh.group(axis), 0, tokens, likeliest);
+}
+
+/// The texts of one call of generate_texts().
+class Generation {
  public:
-  explicit Ranking(std::span<const float> logits) {
-    for (const float logit : logits) all_.push_back({logit, static_cast<std::int32_t>(all_.size())});
+  Generation(LanguageModel& model, NextLogits& next, const std::vector<TextRequest>& requests,
+             const GenerateOptions& options)
+      : model_(model), options_(options), next_(next) {
+    for (const TextRequest& request : requests) {
+      require(!request.prompt.empty(), "generate", "the prompt is empty; give at least one token");
+      open_.push_back({open_.size(), request.prompt, request.prompt.size(), request.seed});
+    }
+    texts_.resize(requests.size());
   }
-  std::size_t size() const { return all_.size(); }
-  const TokenLogit& operator[](std::size_t i) {
-    while (i >= ordered_) order_more();
-    return all_[i];
+
+  std::vector<GeneratedText> run(const EachToken& each) {
+    LeaveAgreement leave(model_.mesh().world(), options_.leave);
+    for (std::int64_t n = 0; n < options_.length && !open_.empty(); ++n) {
+      if (leave()) {
+        for (const OpenText& text : open_) texts_[text.number].end = TextEnd::leave;
+        break;
+      }
+      add(next_tokens(n == 0), each);
+    }
+    return std::move(texts_);
   }
-  /// Keeps only the `count` likeliest tokens.
-  void keep(std::size_t count) {
-    if (count >= size()) return;
-    const auto end = all_.begin() + static_cast<std::ptrdiff_t>(count);
-    std::nth_element(all_.begin(), end, all_.end(), likelier);
-    all_.erase(end, all_.end());
-  }
-  auto begin() const { return all_.begin(); }  ///< in no particular order
-  auto end() const { return all_.end(); }
 
  private:
-  void order_more() {
-    const std::size_t more = std::min(size(), std::max<std::size_t>(64, 8 * ordered_));
-    const auto begin = all_.begin() + static_cast<std::ptrdiff_t>(ordered_),
-               end = all_.begin() + static_cast<std::ptrdiff_t>(more);
-    if (end != all_.end()) std::nth_element(begin, end, all_.end(), likelier);
-    std::sort(begin, end, likelier);
-    ordered_ = more;
+  /// A token for each open text.
+  std::vector<GeneratedToken> next_tokens(bool beginning) {
+    std::vector<std::vector<std::int32_t>> different;  // the prompts, each once
+    std::vector<std::int64_t> row_of;                  // of each open text, its place in `different`
+    std::map<std::vector<std::int32_t>, std::int64_t> places;
+    for (const OpenText& text : open_) {
+      const auto place = static_cast<std::int64_t>(different.size());
+      const bool is_new = !beginning || places.emplace(text.ids, place).second;
+      if (is_new) different.push_back(text.ids);
+      row_of.push_back(is_new ? place : places.at(text.ids));
+    }
+    const Tensor logits = next_(different);  // [B, 1, V]
+    if (different.size() < open_.size()) next_.select(row_of);
+    std::vector<GeneratedToken> tokens(open_.size());
+    if (logits.defined()) {
+      const std::int64_t vocab = logits.size(2);
+      const std::int64_t known = options_.vocab_size > 0 ? std::min(options_.vocab_size, vocab) : vocab;
+      for (std::size_t i = 0; i < open_.size(); ++i)
+        tokens[i] =
+            draw({logits.data<float>() + row_of[i] * vocab, static_cast<std::size_t>(known)}, open_[i], options_);
+    }
+    share(model_.mesh(), tokens, options_.top_logprobs);
+    return tokens;
   }
 
-  std::vector<TokenLogit> all_;
-  std::size_t ordered_ = 0;
+  void add(const std::vector<GeneratedToken>& tokens, const EachToken& each) {
+    std::vector<OpenText> still_open;
+    std::vector<std::int64_t> rows;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      GeneratedText& text = texts_[open_[i].number];
+      bool ends = options_.ends_at(tokens[i].id);
+      if (!ends) {
+        text.tokens.push_back(tokens[i]);
+        open_[i].ids.push_back(tokens[i].id);
+        ends = each && !each(open_[i].number, tokens[i]);
+      }
+      if (ends) {
+        text.end = TextEnd::stop;
+      } else {
+        still_open.push_back(std::move(open_[i]));
+        rows.push_back(static_cast<std::int64_t>(i));
+      }
+    }
+    const bool fewer = still_open.size() < open_.size();
+    open_ = std::move(still_open);
+    if (fewer && !open_.empty()) next_.select(rows);
+  }
+
+  LanguageModel& model_;
+  const GenerateOptions& options_;
+  NextLogits& next_;
+  std::vector<OpenText> open_;
+  std::vector<GeneratedText> texts_;
 };
 
 }  // namespace
 
-std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& o, double random) {
-  // -infinity is allowed: such a token has probability 0.
-  const auto usable = [](float x) { return !std::isnan(x) && x != INFINITY; };
-  if (!std::all_of(logits.begin(), logits.end(), usable))
-    fail(ExitCode::numerical, "generate",
-         "the model's logits are not finite numbers; it was not trained well; use another checkpoint");
-  const auto likeliest = std::max_element(logits.begin(), logits.end());  // the first, if several are equal
-  if (o.temperature == 0) return static_cast<std::int32_t>(likeliest - logits.begin());
+std::vector<GeneratedText> generate_texts(LanguageModel& model, const std::vector<TextRequest>& requests,
+                                          const GenerateOptions& options, const EachToken& each) {
+  std::size_t longest = 1;
+  for (const TextRequest& request : requests) longest = std::max(longest, request.prompt.size());
+  NextLogits next(model, static_cast<std::int64_t>(longest) + options.length, options.cache, options.past_context);
+  return generate_texts(model, next, requests, options, each);
+}
 
-  Ranking ranking(logits);
-  if (o.top_k > 0) ranking.keep(static_cast<std::size_t>(o.top_k));
-  const auto highest = static_cast<double>(*likeliest);
-  const auto weight = [&](const TokenLogit& c) {
-    return std::exp((static_cast<double>(c.logit) - highest) / o.temperature);
-  };
-  double kept = 0;
-  for (const TokenLogit& each : ranking) kept += weight(each);
-  std::size_t count = ranking.size();
-  if (o.top_p < 1) {
-    const double enough = o.top_p * std::exchange(kept, 0.0);
-    for (count = 0; count < ranking.size() && (count == 0 || kept < enough); ++count) kept += weight(ranking[count]);
-  }
-
-  double target = random * kept;
-  for (std::size_t i = 0; i < count; ++i) {
-    target -= weight(ranking[i]);
-    if (target < 0) return ranking[i].id;
-  }
-  return ranking[count - 1].id;
+std::vector<GeneratedText> generate_texts(LanguageModel& model, NextLogits& next,
+                                          const std::vector<TextRequest>& requests, const GenerateOptions& options,
+                                          const EachToken& each) {
+  if (requests.empty()) return {};
+  return Generation(model, next, requests, options).run(each);
 }
 
 std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options, const std::function<void(std::int32_t)>& each) {
-  require(!prompt.empty(), "generate", "the prompt is empty; give at least one token");
-  ProcessGroup& stages = model.mesh().group(Axis::pp);
-  std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
-  // When the context is full, the window moves with every token. All positions then change, so nothing can be reused.
-  const auto seen = [context = model.context()](std::size_t count) {
-    return std::min(static_cast<std::int64_t>(count), context);
-  };
-  NextLogits next(model, seen(ids.size() + static_cast<std::size_t>(options.length)), options.cache);
-  for (std::int64_t n = 0; n < options.length; ++n) {
-    const Tensor logits = next(std::span(ids).last(static_cast<std::size_t>(seen(ids.size()))));
-    const double random = random_uniform(options.seed, stream_of("generate"), static_cast<std::uint64_t>(n));
-    Tensor token = Tensor::zeros({1}, DType::i32);
-    if (logits.defined()) {
-      const std::span<const float> all = logits.span<float>();
-      const std::size_t known = options.vocab_size > 0 ? static_cast<std::size_t>(options.vocab_size) : all.size();
-      *token.data<std::int32_t>() = pick_token(all.first(std::min(known, all.size())), options, random);
-    }
-    stages.broadcast(token, stages.size() - 1).wait();
-    if (options.stop == *token.data<std::int32_t>()) break;
-    ids.push_back(*token.data<std::int32_t>());
-    if (each) each(ids.back());
-  }
-  return {ids.begin() + static_cast<std::ptrdiff_t>(prompt.size()), ids.end()};
+  const std::vector<GeneratedText> texts =
+      generate_texts(model, {{.prompt = {prompt.begin(), prompt.end()}, .seed = options.seed}}, options,
+                     [&](std::size_t, const GeneratedToken& token) {
+                       if (each) each(token.id);
+                       return true;
+                     });
+  std::vector<std::int32_t> ids;
+  for (const GeneratedToken& token : texts.front().tokens) ids.push_back(token.id);
+  return ids;
 }
 
 }  // namespace trireme

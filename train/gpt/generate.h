@@ -1,38 +1,63 @@
-// Generates text with a model on any mesh, one token at a time. Read next: train/gpt/next_logits.h.
+// Generates text with a model on any mesh, one token at a time, for one prompt or for several at once.
+// Read next: train/gpt/sampling.h, train/gpt/next_logits.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "models/language_model.h"
+#include "train/gpt/generate_options.h"
+#include "train/gpt/sampling.h"
 
 namespace trireme {
 
-struct GenerateOptions {
-  std::int64_t length = 200;  ///< tokens to generate
-  double temperature = 1.0;   ///< divisor of the logits; 0: always the likeliest token
-  std::int64_t top_k = 0;     ///< sample only from the k likeliest tokens; 0: from all
-  double top_p =
-      1.0;  ///< sample from the smallest set of likeliest tokens with this total probability (Holtzman et al. 2020)
+class NextLogits;  // train/gpt/next_logits.h
+
+/// A text to generate: what it begins with, and the seed of its choices.
+struct TextRequest {
+  std::vector<std::int32_t> prompt;  ///< not empty
   std::uint64_t seed = 1337;
-  /// Only ids below this are generated; 0: all. A model's vocabulary may be larger than its tokenizer's (--vocab).
-  std::int64_t vocab_size = 0;
-  /// Generation ends before this token; none: only at `length`.
-  std::optional<std::int32_t> stop = std::nullopt;
-  /// Keep keys and values of earlier tokens while their positions stay the same (train/gpt/next_logits.h). If false,
-  /// the whole text is computed for each token; the result is the same up to rounding.
-  bool cache = true;
 };
 
-/// Samples a token from logits over the vocabulary. `random` is uniform in [0, 1).
-std::int32_t pick_token(std::span<const float> logits, const GenerateOptions& options, double random);
+/// A token of a generated text.
+struct GeneratedToken {
+  std::int32_t id = 0;
+  /// Its log-probability by the model: of softmax(logits), before penalties and temperature.
+  float logprob = 0;
+  std::vector<TokenLogprob> likeliest = {};  ///< GenerateOptions::top_logprobs of them
+};
 
-/// Returns the tokens after `prompt`, without GenerateOptions::stop. `prompt` must not be empty; the model sees at most
-/// the last `context` tokens. The random number for token n depends only on (seed, n). `each` is called with every new
-/// token. Collective over the mesh; all dp ranks compute the same.
+/// Why a text ended: `length` tokens were made, a token or the caller ended it, or a rank was told to leave.
+enum class TextEnd : std::uint8_t { length, stop, leave };
+
+/// A generated text, without its prompt and the token that ended it.
+struct GeneratedText {
+  std::vector<GeneratedToken> tokens;
+  TextEnd end = TextEnd::length;
+};
+
+/// Called with the number of a text and each new token of it. Returns false if the text is to end with this token. It
+/// must return the same on all ranks.
+using EachToken = std::function<bool(std::size_t text, const GeneratedToken& token)>;
+
+/// Generates all texts at once; GenerateOptions::seed is not used. Each has the tokens that it would have alone: logits
+/// are the same up to rounding, and the random numbers of a text depend on its seed only. Equal prompts are computed
+/// once. Collective over the mesh, with the same requests on all ranks; all dp ranks compute the same.
+///
+///   generate_texts(model, {{.prompt = a, .seed = 1}, {.prompt = a, .seed = 2}, {.prompt = b}}, {.length = 20})
+std::vector<GeneratedText> generate_texts(LanguageModel& model, const std::vector<TextRequest>& requests,
+                                          const GenerateOptions& options, const EachToken& each = nullptr);
+/// The same with keys and values that `next` has from an earlier call, as far as the texts begin alike: for a
+/// conversation. GenerateOptions::cache and past_context are those of `next`.
+std::vector<GeneratedText> generate_texts(LanguageModel& model, NextLogits& next,
+                                          const std::vector<TextRequest>& requests, const GenerateOptions& options,
+                                          const EachToken& each = nullptr);
+
+/// Returns the tokens after `prompt`, without those that end it. `prompt` must not be empty. The random number for
+/// token n depends only on (seed, n). `each` is called with every new token. Collective over the mesh; all dp ranks
+/// compute the same.
 std::vector<std::int32_t> generate(LanguageModel& model, std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options,
                                    const std::function<void(std::int32_t)>& each = nullptr);

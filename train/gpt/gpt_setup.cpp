@@ -9,19 +9,21 @@ namespace {
 
 /// Elements that a block keeps per token for its backward. The inputs of two norms (split over tp with sequence
 /// parallelism) and their outputs. Split over tp: q and the output of attention, k and v, and the hidden features
-/// before and after the activation (SwiGLU: a third tensor). With experts: the hidden features of the experts that
-/// compute a token, and the input and output of each chosen expert.
+/// before and after the activation (of a gated MLP: a third tensor). With experts: the hidden features of the experts that
+/// compute a token, and the input and output of each chosen expert. With norms after attention and the MLP: their inputs.
 double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
   const double tp = o.mesh.shape.size(Axis::tp);
   const bool sequence = o.mesh.parallelism().sequence && tp > 1;
   const double width = static_cast<double>(c.width), chosen = static_cast<double>(experts ? c.experts.top_k : 0);
   const double mlps = experts ? chosen + static_cast<double>(c.experts.shared) : 1;
-  const double hidden = mlps * static_cast<double>(c.hidden()) / tp;
-  const double kv_width = width / static_cast<double>(c.heads) * static_cast<double>(c.key_value_heads());
+  const double hidden = mlps * static_cast<double>(experts ? c.expert_hidden() : c.hidden()) / tp;
+  const auto features = static_cast<double>(c.attention_width());
+  const auto kv_width = static_cast<double>(c.head_features() * c.key_value_heads());
   const double kv_ranks = std::min(tp, static_cast<double>(c.key_value_heads()));
   const double stream = sequence ? width / tp : width;
-  const double inner = c.activation == Activation::swiglu ? 3 * hidden : 2 * hidden;
-  const double whole = 2 * stream + 2 * width + 2 * width / tp + 2 * kv_width / kv_ranks + inner + 2 * chosen * width;
+  const double inner = c.gated() ? 3 * hidden : 2 * hidden;
+  const double whole = 2 * stream + 2 * width + 2 * features / tp + 2 * kv_width / kv_ranks + inner +
+                       2 * chosen * width + (c.post_norms ? 2 * stream : 0);
   using Kind = nn::Recompute::Kind;
   const nn::Recompute recompute = o.precision.recompute_plan();
   if (recompute.kind == Kind::selective) return whole - hidden - 2 * width;
@@ -50,8 +52,10 @@ pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config) {
   return mesh.stage_plan(static_cast<int>(config.layers), stage_costs(config));
 }
 
-std::unique_ptr<Gpt> make_gpt(const TrainOptions& o, const GptConfig& config, std::shared_ptr<const DeviceMesh> mesh) {
-  return std::make_unique<Gpt>(make_build(o, std::move(mesh)), config, gpt_plan(o.mesh, config));
+std::unique_ptr<Gpt> make_gpt(const TrainOptions& o, const GptConfig& config, std::shared_ptr<const DeviceMesh> mesh,
+                              bool to_be_loaded) {
+  const nn::Build build = make_build(o, std::move(mesh));
+  return std::make_unique<Gpt>(to_be_loaded ? build.to_be_loaded() : build, config, gpt_plan(o.mesh, config));
 }
 
 double gpt_activation_bytes(const TrainOptions& o, const GptConfig& c, int live) {
@@ -60,7 +64,8 @@ double gpt_activation_bytes(const TrainOptions& o, const GptConfig& c, int live)
   const double of_blocks = tokens * blocks_per_stage(o.mesh, c) * mean_kept_per_token(o, c) * element * live;
   if (o.mesh.shape.size(Axis::pp) > 1) return of_blocks;
   const double vocab = static_cast<double>(c.vocab) / o.mesh.shape.size(Axis::tp);
-  return of_blocks + tokens * vocab * element;  // the logits of one micro-batch, which their gradient overwrites
+  // The logits of one micro-batch, which their gradient overwrites; with a cap, which keeps them, also their gradient.
+  return of_blocks + tokens * vocab * element * (c.logit_softcap ? 2 : 1);
 }
 
 double gpt_workspace_bytes(const TrainOptions& o, const GptConfig& c) {

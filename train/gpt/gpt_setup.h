@@ -12,9 +12,9 @@ namespace trireme {
 /// The blocks of each stage of a GPT on the mesh.
 pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config);
 
-/// This rank's part of a GPT.
+/// This rank's part of a GPT. `to_be_loaded`: without random weights, which the caller replaces.
 std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, const GptConfig& config,
-                              std::shared_ptr<const DeviceMesh> mesh);
+                              std::shared_ptr<const DeviceMesh> mesh, bool to_be_loaded = false);
 
 /// Bytes of activations on rank 0 while `live` micro-batches are between forward and backward in one of its stages. The
 /// logits count if rank 0 has the last stage.

@@ -43,12 +43,12 @@ struct Layer {
 
 std::vector<Layer> layers(const GptOptions& o, std::optional<std::int64_t> vocab) {
   const GptConfig& m = o.model.config;
-  const std::int64_t tp = o.mesh.shape.size(Axis::tp), head_dim = m.width / m.heads;
+  const std::int64_t tp = o.mesh.shape.size(Axis::tp), head_dim = m.head_features();
   const std::int64_t kv_heads = std::max<std::int64_t>(1, m.key_value_heads() / tp);
   std::vector<Layer> result = {{"qkv", m.width, (m.heads / tp + 2 * kv_heads) * head_dim},
-                               {"projection", m.width / tp, m.width}};
+                               {"projection", m.attention_width() / tp, m.width}};
   if (m.experts.count == 0 || m.moe_every > 1) {
-    result.push_back({"mlp-in", m.width, m.hidden() / tp * (m.activation == Activation::swiglu ? 2 : 1)});
+    result.push_back({"mlp-in", m.width, m.hidden() / tp * (m.gated() ? 2 : 1)});
     result.push_back({"mlp-out", m.hidden() / tp, m.width});
   }
   if (vocab) result.push_back({"head", m.width, nn::padded_vocab(*vocab, static_cast<int>(tp)) / tp});
@@ -74,7 +74,7 @@ GpuChoices gpu_choices(const GptOptions& o, std::optional<std::int64_t> vocab) {
   const std::int64_t cp = o.mesh.context_parallel == nn::ContextParallel::ulysses ? o.mesh.shape.size(Axis::cp) : 1;
   const std::int64_t kv_heads = std::max<std::int64_t>(1, m.key_value_heads() / tp);
   const auto [forward, backward] =
-      cuda::attention_choice(o.precision.dtype, tokens * cp, m.heads / (tp * cp), kv_heads / cp, m.width / m.heads);
+      cuda::attention_choice(o.precision.dtype, tokens * cp, m.heads / (tp * cp), kv_heads / cp, m.head_features());
   return {.products = summary(products), .attention = summary({{"forward", forward}, {"backward", backward}})};
 }
 

@@ -12,6 +12,7 @@
 
 namespace trireme {
 
+/// Which implementations compute products and attention.
 struct GpuChoices {
   std::string products;   ///< "sm90", or "sm90, but sm80 for head.dx, head.dw"
   std::string attention;  ///< the same for attention's forward and backward

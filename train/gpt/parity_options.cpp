@@ -22,6 +22,12 @@ void declare_comparison(Flags& flags, TrainOptions& o) {
   declare_precision(flags, o.precision);
   flags.group("comparison");
   flags.add("seed", "N", o.run.seed, "of initial weights and dropout", Range::at_least(0));
+  flags.add_choice("optimizer", o.optimizer.optimizer, {"adamw", "lion", "muon", "adafactor"},
+                   "of the second run; the first has sgd");
+  flags.add("freeze", "PATTERN,...", o.optimizer.freeze, "parameters by name that are not trained");
+  flags.add("ema-decay", "F", o.optimizer.ema_decay, "none",
+            "compare, after the second run, the moving average of the weights with this decay; none: the weights",
+            Range::half_open(0, 1));
   flags.add_switch("verify", o.run.verify, "compare what should be the same on several ranks, bit by bit", true);
 }
 
@@ -33,6 +39,7 @@ void declare_parity_documents(Flags& flags, DataOptions& o) {
 void declare_parity(Flags& flags, GptOptions& o) {
   declare_model(flags, o.model);
   declare_experts(flags, o.model);
+  declare_adapters(flags, o.model);
   declare_parity_documents(flags, o.data);
   declare_comparison(flags, o);
 }
@@ -40,6 +47,7 @@ void declare_parity(Flags& flags, GptOptions& o) {
 void prepare_parity_model(GptOptions& o) {
   o.model.config.vocab = o.model.vocab.value_or(65);
   o.model.config.document_separator = o.data.separator(0, o.model.config.vocab);
+  o.model.config.restart_positions = o.data.restart_positions;
 }
 
 void resolve_parity(GptOptions& o, int launcher_ranks) {

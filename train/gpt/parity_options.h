@@ -11,6 +11,7 @@ namespace trireme {
 
 /// Sets defaults before flags are parsed: a small model. Its vocabulary of 65 is odd, so that tp tests padding.
 void set_parity_defaults(GptOptions& options);
+/// A model that is small enough to compare it on many meshes.
 GptOptions parity_defaults();
 /// Declares the groups of flags that make sense in a comparison.
 void declare_parity(Flags& flags, GptOptions& options);

@@ -25,7 +25,11 @@ SavedGpt read_saved_gpt(const checkpoint::Checkpoint& saved) {
   SavedGpt gpt{.config = model.config,
                .dtype = model.dtype,
                .tokenizer = parse_tokenizer(saved.run("tokenizer"), manifest),
-               .progress = read_progress(saved)};
+               .progress = read_progress(saved),
+               .usage = {}};
+  const RunTexts& texts = saved.manifest().run;
+  if (const auto usage = texts.find(usage_entry); usage != texts.end())
+    gpt.usage = UsageTexts::parse(usage->second, manifest);
   gpt.config.dropout = 0;
   return gpt;
 }

@@ -5,15 +5,18 @@
 
 #include "data/tokenizer.h"
 #include "models/gpt_config.h"
+#include "train/gpt/usage_texts.h"
 #include "train/runs/run_texts.h"
 
 namespace trireme {
 
+/// A GPT of a checkpoint.
 struct SavedGpt {
   GptConfig config;  ///< without dropout
   DType dtype = DType::f32;
   std::shared_ptr<const Tokenizer> tokenizer;
   Progress progress;
+  UsageTexts usage;
 };
 
 /// Throws ExitCode::usage if the checkpoint's model is not a GPT, and ExitCode::data if an entry is malformed or

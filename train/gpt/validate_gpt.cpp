@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cuda/choices.h"
+#include "nn/rope_scaling.h"
 #include "train/validate/validate.h"
 
 namespace trireme {
@@ -100,14 +101,20 @@ void validate_run(const GptOptions& o) {
          o.run.sample_every, o.schedule.steps, o.schedule.steps);
 }
 
+/// "--width 24 / --heads 4 = 6", or "--head-width 6".
+std::string features_text(const GptConfig& model) {
+  if (model.head_width) return fmt::format("--head-width {}", *model.head_width);
+  return fmt::format("--width {} / --heads {} = {}", model.width, model.heads, model.head_features());
+}
+
 }  // namespace
 
 void validate_model(const GptConfig& model, const MeshShape& mesh) {
   const int tp = mesh.size(Axis::tp), pp = mesh.size(Axis::pp);
-  if (model.width % model.heads != 0)
+  if (!model.head_width && model.width % model.heads != 0)
     fail(ExitCode::usage, "model",
          "--width {} is not a multiple of --heads {}: {} / {} leaves {}; expected --heads that divide the width; "
-         "change --width or --heads",
+         "change --width or --heads, or give --head-width",
          model.width, model.heads, model.width, model.heads, model.width % model.heads);
   if (model.heads % tp != 0)
     fail(ExitCode::usage, "model",
@@ -130,11 +137,16 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
          "an MLP of {} hidden features cannot be split over tp={} ranks: {} / {} leaves {}; change --ffn-width, "
          "or tp in --mesh",
          model.hidden(), tp, model.hidden(), tp, model.hidden() % tp);
-  if (model.positions == PositionEncoding::rope && model.width / model.heads % 2 != 0)
+  if (model.experts.count > 0 && model.expert_hidden() % tp != 0)
     fail(ExitCode::usage, "model",
-         "--positions rope turns pairs of features, and a head has --width {} / --heads {} = {} of them; expected an "
-         "even number; change --width or --heads",
-         model.width, model.heads, model.width / model.heads);
+         "experts of {} hidden features cannot be split over tp={} ranks: {} / {} leaves {}; change "
+         "--expert-ffn-width, or tp in --mesh",
+         model.expert_hidden(), tp, model.expert_hidden(), tp, model.expert_hidden() % tp);
+  if (model.positions == PositionEncoding::rope && model.head_features() % 2 != 0)
+    fail(ExitCode::usage, "model",
+         "--positions rope turns pairs of features, and a head has {} of them; expected an even number; change {}",
+         features_text(model), model.head_width ? "--head-width" : "--width or --heads");
+  nn::parse_rope_scaling(model.rope_scaling);  // refuses what is no scaling
   if (model.layers < pp)
     fail(ExitCode::usage, "model",
          "--layers {} are fewer than pp={} stages, and a stage holds at least one layer; expected pp of at most {}; "
@@ -145,12 +157,19 @@ void validate_model(const GptConfig& model, const MeshShape& mesh) {
 }
 
 void validate_heads(const GptConfig& model, Device device) {
-  const std::int64_t features = model.width / model.heads, most = cuda::kMostHeadDims;
-  if (device != Device::cuda || features <= most) return;
-  fail(ExitCode::usage, "model",
-       "--width {} / --heads {} = {} features a head, more than attention on a GPU takes; expected at most {}; use "
-       "--heads {} or more, or --device cpu",
-       model.width, model.heads, features, most, (model.width + most - 1) / most);
+  const std::int64_t features = model.head_features(), most = cuda::kMostHeadDims;
+  if (device != Device::cuda) return;
+  if (model.attention_softcap)
+    fail(ExitCode::usage, "model",
+         "--attention-softcap {} on a GPU: its attention does not cap scores; expected none; drop --attention-softcap, "
+         "or use --device cpu",
+         *model.attention_softcap);
+  if (features <= most) return;
+  fail(
+      ExitCode::usage, "model",
+      "{} features a head, more than attention on a GPU takes; expected at most {}; use {}, or --device cpu",
+      features_text(model), most,
+      model.head_width ? "a smaller --head-width" : fmt::format("--heads {} or more", (model.width + most - 1) / most));
 }
 
 void validate(const GptOptions& o) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "train/report/report.h"
+#include "train/step/non_finite.h"
 
 namespace trireme {
 
@@ -93,9 +94,10 @@ void Guards::roll_back() {
   const std::int64_t rollbacks = progress_.guards.rollbacks, samples = progress_.samples;
   if (rollbacks >= most)
     fail(ExitCode::numerical, "train",
-         "{}; expected none after {} rollback{}, as many as --spike-rollbacks allows; lower --lr or look at samples {} "
-         "to {}; earlier checkpoints are as they were",
-         what, rollbacks, rollbacks == 1 ? "" : "s", samples - options_.batch_sizes().global_batch, samples - 1);
+         "{}; expected none after {} rollback{}, as many as --spike-rollbacks allows; {} {} to {};"
+         " earlier checkpoints are as they were",
+         what, rollbacks, rollbacks == 1 ? "" : "s", steadier(options_), samples - options_.batch_sizes().global_batch,
+         samples - 1);
   trainer_.skip();
   Progress there = checkpoints_->roll_back();
   there.guards.rollbacks = rollbacks + 1;

@@ -23,6 +23,7 @@ class SpikeDetector {
 
   /// z of a loss relative to the stored losses; 0 while there are fewer than `window`.
   double score(double loss) const;
+  /// Whether this loss is too far above recent ones.
   bool is_spike(double loss) const { return score(loss) > threshold_; }
   /// Stores the loss of a completed step, and drops the oldest if there are more than `window`.
   void add(double loss);
@@ -30,7 +31,7 @@ class SpikeDetector {
 
   /// The stored losses, oldest first, for a checkpoint.
   std::vector<double> losses() const { return {losses_.begin(), losses_.end()}; }
-  void set_losses(const std::vector<double>& losses);
+  void set_losses(const std::vector<double>& losses);  ///< when resuming: the recent losses
 
  private:
   std::size_t window_;

@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
+#include "core/cpu/level.h"
 #include "core/cpu/processor.h"
 #include "core/hash.h"
 #include "core/io.h"
 #include "cuda/runtime/open.h"
 #include "parallel/comm/texts.h"
+#include "parallel/comm/values.h"
 
 namespace trireme {
 namespace {
@@ -31,6 +32,14 @@ std::optional<CommonValue> common_unit(const TrainOptions& options) {
   return CommonValue{"the processor's unit for products of bf16", std::string(cpu::name(cpu::bf16_unit())),
                      "expected one, as each gives other bits; set TRIREME_ISA on every rank to one that all have, such "
                      "as vectors (mpirun -x TRIREME_ISA=vectors)"};
+}
+
+/// Kernels for wider vectors add in another order.
+std::optional<CommonValue> common_level(const TrainOptions& options) {
+  if (options.precision.tensor_device() != Device::cpu) return std::nullopt;
+  return CommonValue{"the level of the processor", std::string(cpu::level().name),
+                     "expected one, as each gives other bits; set TRIREME_LEVEL on every rank to the lowest of these "
+                     "(mpirun -x TRIREME_LEVEL=x86-64-v3)"};
 }
 
 /// The choice of kernels for "auto" depends on the GPU.
@@ -65,16 +74,6 @@ CommonValues unpacked(std::string_view text) {
     value.code = static_cast<ExitCode>(std::stoi(next()));
     values.push_back(std::move(value));
   }
-  return values;
-}
-
-template <class T>
-std::vector<T> gathered(ProcessGroup& group, const T& mine, DType dtype) {
-  const Tensor own = Tensor::empty({1}, dtype), all = Tensor::empty({group.size(), 1}, dtype);
-  std::memcpy(own.raw(), &mine, sizeof mine);
-  group.all_gather(own, all).wait();
-  std::vector<T> values(static_cast<std::size_t>(group.size()));
-  std::memcpy(values.data(), all.raw(), values.size() * sizeof(T));
   return values;
 }
 
@@ -119,7 +118,7 @@ CommonValues common_setup(const TrainOptions& options) {
   CommonValues values = {common_program()};
   const nlohmann::json configuration = nlohmann::json::parse(options.run.config);
   for (const auto& item : configuration.items()) values.push_back(common_flag(item.key(), item.value().dump()));
-  for (const auto& value : {common_unit(options), common_gpu(options)})
+  for (const auto& value : {common_level(options), common_unit(options), common_gpu(options)})
     if (value) values.push_back(*value);
   return values;
 }
@@ -154,8 +153,8 @@ std::optional<CommonDifference> first_difference(const std::vector<CommonValues>
 
 void require_common(ProcessGroup& group, const CommonValues& mine) {
   const std::string text = packed(mine);
-  const auto hashes = gathered(group, static_cast<std::int64_t>(hash_bytes(text)), DType::i64);
-  if (std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t hash) { return hash == hashes.front(); })) return;
+  const auto hashes = all_gather_values(group, hash_bytes(text));
+  if (std::all_of(hashes.begin(), hashes.end(), [&](std::uint64_t hash) { return hash == hashes.front(); })) return;
   std::vector<CommonValues> by_rank;
   for (const std::string& theirs : all_gather_texts(group, text)) by_rank.push_back(unpacked(theirs));
   if (const auto difference = first_difference(by_rank))

@@ -16,14 +16,16 @@
 
 namespace trireme {
 
+/// A value that must be equal on all ranks.
 struct CommonValue {
   std::string what;                 ///< "--lr", "the text of --data": the beginning of a message
   std::string value;                ///< on this rank; a hash if it is long
   std::string remedy;               ///< "expected one configuration; start every rank with the same flags"
   ExitCode code = ExitCode::usage;  ///< of the error if it differs
 };
-using CommonValues = std::vector<CommonValue>;
+using CommonValues = std::vector<CommonValue>;  ///< in any order
 
+/// Of a flag.
 CommonValue common_flag(const std::string& name, const std::string& value);
 /// This program's executable, the flags, and the processor's unit if it affects results. The number of threads does not
 /// affect results.
@@ -37,6 +39,7 @@ struct CommonDifference {
   std::string message;
   ExitCode code = ExitCode::usage;
 };
+/// See CommonDifference.
 std::optional<CommonDifference> first_difference(const std::vector<CommonValues>& by_rank);
 
 /// Throws the error of first_difference() on every rank. Exchanges eight bytes per rank, and the values only if these

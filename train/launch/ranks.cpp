@@ -1,3 +1,5 @@
+// Begin at the end of the file: run_ranks() starts the ranks by run_as_threads() or run_as_process(). Both give every
+// error its place in the job, and write the flight record if a rank was lost.
 #include "train/launch/ranks.h"
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 #include <thread>
 
 #include "core/cores.h"
-#include "core/cpu/processor.h"
+#include "core/cpu/level.h"
 #include "core/io.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
@@ -48,7 +50,8 @@ void rethrow_if_lost() {
   }
 }
 
-std::exception_ptr placed(const std::exception_ptr& lost) {
+/// The error of a lost rank as a PlacedLoss.
+std::exception_ptr placed_loss(const std::exception_ptr& lost) {
   try {
     std::rethrow_exception(lost);
   } catch (const watch::LostRank& rank) { return std::make_exception_ptr(PlacedLoss(rank)); }
@@ -82,7 +85,8 @@ Rank make_rank(std::shared_ptr<ProcessGroup> world) {
   return rank;
 }
 
-bool ranks_lost_one_another(ExitCode code) { return code == ExitCode::retryable || code == ExitCode::desync; }
+/// True for the errors of a rank that waited for others in vain.
+bool is_loss_of_ranks(ExitCode code) { return code == ExitCode::retryable || code == ExitCode::desync; }
 
 /// The last actions of all ranks: recorded when a rank was lost, otherwise taken now.
 std::string flight_record(const watch::Board& board, const std::exception_ptr& error) {
@@ -115,13 +119,13 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
   const auto folder = std::make_shared<FolderName>(options.run.out);
   // Called when a rank's thread will not return, so the others cannot be joined.
   const auto end = [&](const std::exception_ptr& error) {
-    const std::exception_ptr loss = placed(error);
+    const std::exception_ptr loss = placed_loss(error);
     const int code = report(loss);
-    const auto seen = [&] {
+    const std::shared_ptr<watch::Board> current = [&] {
       const std::scoped_lock lock(mutex);
       return board;
     }();
-    if (seen) write_flight_record(*folder, *seen, loss);
+    if (current) write_flight_record(*folder, *current, loss);
     std::fflush(nullptr);
     std::_Exit(code);
   };
@@ -151,22 +155,21 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
       throw;
     }
   } catch (const Error& error) {
-    if (ranks > 1 && ranks_lost_one_another(error.code()))
-      write_flight_record(*folder, *board, std::current_exception());
+    if (ranks > 1 && is_loss_of_ranks(error.code())) write_flight_record(*folder, *board, std::current_exception());
     throw;
   }
 }
 
-/// Runs f. Adds the expected memory to an error about memory.
-void explained(const std::string& expected, const std::function<void()>& f) {
+/// Runs f, and adds the estimate to the message of an error about memory.
+void with_memory_estimate(const std::string& estimate, const std::function<void()>& f) {
   try {
     f();
   } catch (...) {
     const Error error = to_error(std::current_exception());
     constexpr std::string_view place = "trireme: [memory] ";
     const std::string_view what = error.what();
-    if (!what.starts_with(place) || expected.empty()) throw;
-    fail(error.code(), "memory", "{}; {}", what.substr(place.size()), expected);
+    if (!what.starts_with(place) || estimate.empty()) throw;
+    fail(error.code(), "memory", "{}; {}", what.substr(place.size()), estimate);
   }
 }
 
@@ -176,7 +179,7 @@ void explained(const std::string& expected, const std::function<void()>& f) {
   while (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::seconds(1));  // another thread ends it
   const int code = report(error);
   const std::shared_ptr<const watch::Board> board = watch::mpi_board();
-  if (board && board->ranks() > 1 && ranks_lost_one_another(to_error(error).code())) {
+  if (board && board->ranks() > 1 && is_loss_of_ranks(to_error(error).code())) {
     if (!first_to_report()) mpi_leave(code);  // another process writes it and ends the job
     write_flight_record(folder, *board, error);
   }
@@ -187,9 +190,9 @@ bool on_gpu(const TrainOptions& options) { return options.precision.tensor_devic
 
 /// Uses NCCL if each rank is a process with a GPU of its own. Otherwise, ranks move tensors through the host.
 void enter_gpus(const TrainOptions& options, Rank& rank) {
-  const bool own = has_gpu_world(*rank.world);
-  rank.traffic = own ? "by NCCL" : "through the host";
-  if (!own) {
+  const bool on_nccl = has_gpu_world(*rank.world);
+  rank.traffic = on_nccl ? "by NCCL" : "through the host";
+  if (!on_nccl) {
     rank.world = staged(rank.world);
     return;
   }
@@ -207,8 +210,8 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
   set_threads(threads);
   const auto folder = std::make_shared<FolderName>(options.run.out);
   // Shared: the watchdog still runs after main() returns.
-  const auto end = [folder](const std::exception_ptr& error) { end_job(*folder, placed(error)); };
-  const auto notice = [](const std::string& text) { Screen::of_process().warn("trireme: " + text); };
+  const auto end = [folder](const std::exception_ptr& error) { end_job(*folder, placed_loss(error)); };
+  const auto notice = [](const std::string& text) { Screen::of_process().warning(text); };
   Rank rank = make_rank(mpi_world({.timeout = timeout_of(options), .on_lost = end, .on_notice = notice},
                                   options.mesh.reduction.value_or(SumOrder::ranks)));
   rank.folder = folder;
@@ -228,7 +231,7 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
 /// For the whole process. The names are already validated.
 void select_implementations(const TrainOptions& options) {
   profile_kernels(!options.run.profile.empty());
-  static_cast<void>(cpu::bf16_unit());  // refuses a TRIREME_ISA that this processor does not support, with any dtype
+  cpu::require_processor();
   const PrecisionOptions& o = options.precision;
   if (on_gpu(options)) {
     cuda::select_gemm(o.gemm);
@@ -247,9 +250,9 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   std::atomic<int> exit_code{0};
-  const int automatic = std::max(1, as_threads ? cores() / ranks : cores());
-  const int threads = static_cast<int>(options.precision.threads.value_or(automatic));
-  const auto checked = [&](Rank& rank) {
+  const int default_threads = std::max(1, as_threads ? cores() / ranks : cores());
+  const int threads = static_cast<int>(options.precision.threads.value_or(default_threads));
+  const auto run_rank = [&](Rank& rank) {
     std::optional<OwnCores> own_cores;
     if (options.precision.pin) {
       const CorePart part = as_threads ? CorePart{rank.world->rank() * threads, ranks * threads} : core_part(threads);
@@ -258,13 +261,13 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
     if (on_gpu(options)) enter_gpus(options, rank);
     if (options.run.verify) rank.world = verifying(rank.world);
     const fault::Scope faults(options, rank);
-    explained(memory, [&] { body(rank); });
+    with_memory_estimate(memory, [&] { body(rank); });
     if (rank.exit_code != 0) exit_code = rank.exit_code;  // all non-zero codes are equal
   };
   if (as_threads)
-    run_as_threads(options, ranks, threads, checked);
+    run_as_threads(options, ranks, threads, run_rank);
   else
-    run_as_process(options, threads, checked, read);
+    run_as_process(options, threads, run_rank, read);
   return exit_code;
 }
 

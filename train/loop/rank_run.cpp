@@ -1,20 +1,37 @@
 // run() is what a rank does; train() is the loop over steps. The functions below them are in the order of their use.
 #include "train/loop/rank_run.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/cores.h"
 #include "core/parallel_for.h"
+#include "parallel/comm/texts.h"
 #include "parallel/pipeline/drawing.h"
 #include "train/program/signals.h"
 #include "train/report/memory.h"
 #include "train/report/profiling.h"
 #include "train/runs/new_folder.h"
 #include "train/runs/resume_mark.h"
+#include "train/runs/saved_run.h"
 #include "train/step/evaluate.h"
+#include "train/step/non_finite.h"
 #include "train/step/setup.h"
 
 namespace trireme {
+
+namespace {
+
+/// The checkpoint that the run is to resume from, as the first rank sees it; empty: it begins.
+std::string agreed_checkpoint(ProcessGroup& world, const RunOptions& o) {
+  std::string path;
+  fail_together(world, [&] {
+    if (world.rank() == 0) path = resumed_checkpoint(o.resume, o.out).value_or("").string();
+  });
+  return broadcast_text(world, path);
+}
+
+}  // namespace
 
 RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank)
     : task_(task),
@@ -22,7 +39,8 @@ RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank
       folder_(folder),
       rank_(rank),
       mesh_(make_mesh(rank, options_.mesh.shape)),
-      trainer_(task.make(options_, mesh_), options_),
+      checkpoint_(agreed_checkpoint(*rank.world, options_.run)),
+      trainer_(make_model(), options_),
       batch_(options_.batch_sizes()),
       targets_per_step_(batch_.global_batch * task.targets()),
       identity_(task.identity()) {
@@ -33,7 +51,9 @@ RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank
 }
 
 void RankRun::run() {
-  events_.emit(plan());
+  const RunPlanned planned = plan();
+  // Without steps to make, people need no plan unless they ask for one. Programs get it in any case.
+  if (options_.run.json || options_.run.dry_run || !folder_.has_made(options_.schedule.steps)) events_.emit(planned);
   // A folder that the program chooses is not there yet: if it is, another run has just made it, and must get its lock.
   if (rank_.first() && !options_.run.dry_run && !options_.run.chooses_folder()) folder_.lock();
   const std::optional<Resumed> resumed = resume();
@@ -47,12 +67,16 @@ void RankRun::run() {
 void RankRun::train(const std::optional<Resumed>& resumed) {
   Checkpointing checkpoints(options_, trainer_, identity_, resumed, events_);
   checkpoints.report_unfinished_save(rank_.unfinished_save);
+  if (task_.exports())
+    checkpoints.export_with(
+        [&](const std::filesystem::path& path) { return task_.export_model(trainer_.model(), path); });
   ResumeMark mark(options_, resumed, rank_, events_);
   Guards guards(options_, trainer_, &checkpoints, progress_, events_);
-  Loader loader(task_.training(), batch_.on_rank(mesh_->coord(Axis::dp)), progress_.samples);
+  source_ = task_.training();
+  Loader loader(source_, batch_.on_rank(mesh_->coord(Axis::dp)), progress_.samples);
   Profiling profiling(options_, *mesh_);
   const optim::LrSchedule lr_schedule = make_lr_schedule(options_.schedule);
-  evaluate();
+  if (const std::optional<double> loss = evaluate()) checkpoints.note_validation_at_start(progress_.steps, *loss);
 
   // With --out none nothing is saved: the ranks only agree on signals.
   const Phase after_step = options_.run.out.empty() ? Phase::communication : Phase::saving;
@@ -76,7 +100,8 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     mark.step_made();
     report_step(lr, guards, checkpoints);
     const bool last = progress_.steps == steps;
-    if (!last && !timed(after_step, [&] { return checkpoints.after_step(progress_); })) break;  // a signal
+    if ((!last || cut_short_) && !timed(after_step, [&] { return checkpoints.after_step(progress_); }))
+      break;  // a signal
   }
 
   timed(after_step, [&] { checkpoints.finish(progress_); });
@@ -94,6 +119,13 @@ std::shared_ptr<const DeviceMesh> RankRun::make_mesh(Rank& rank, const MeshShape
   auto mesh = std::make_shared<const DeviceMesh>(rank.world, shape);
   rank.enter(*mesh);
   return mesh;
+}
+
+/// Without random weights if those of a checkpoint follow: to draw them takes longer than to load them.
+std::unique_ptr<Model> RankRun::make_model() const {
+  TrainOptions options = options_;
+  options.run.loads_weights = !checkpoint_.empty();
+  return task_.make(options, mesh_);
 }
 
 RunPlanned RankRun::plan() {
@@ -114,7 +146,8 @@ RunPlanned RankRun::plan() {
        .threads = threads(),
        .own_cores = OwnCores::current().parts > 0,
        .bubble = costs.bubble_of_total,
-       .memory = predicted_memory(options_, trainer_.model().parameters(), activations, task_.workspace_bytes())});
+       .memory = predicted_memory(options_, trainer_.model().parameters(), activations, task_.workspace_bytes()),
+       .eval_every = eval_every_});
 }
 
 std::int64_t RankRun::count_parameters() {
@@ -129,6 +162,12 @@ std::int64_t RankRun::count_parameters() {
 std::optional<Resumed> RankRun::resume() {
   std::optional<Resumed> resumed = resume_run(options_, trainer_, identity_, events_);
   if (resumed) progress_ = resumed->progress;
+  // Without it the model of make_model() has no weights.
+  if (const std::string needed = checkpoint_.empty() ? task_.needed_checkpoint() : checkpoint_;
+      !resumed && !needed.empty())
+    fail(ExitCode::io, "resume",
+         "{} is gone since the program began; expected it, or another checkpoint; start again, or change --resume",
+         needed);
   if (progress_.loss_scale) trainer_.scaler().set_state(*progress_.loss_scale);
   return resumed;
 }
@@ -149,7 +188,8 @@ void RankRun::begin() {
                         .steps = options_.schedule.steps,
                         .rate_unit = task_.unit_names().per_second,
                         .out = options_.run.out,
-                        .config = options_.run.config});
+                        .config = options_.run.config,
+                        .use = options_.run.out.empty() ? "" : task_.use_command(options_.run.out)});
 }
 
 // ---- a step ---------------------------------------------------------------------------------------------------------
@@ -157,8 +197,9 @@ void RankRun::begin() {
 Trainer::Pass RankRun::gradients(Loader& loader) {
   // Sums of gradients over data start during the last backward, with ZeRO 2 and 3 during each.
   const double waited = loader.seconds_waited();
-  const Trainer::Pass made =
-      trainer_.gradients([&](int) { return loader.next(); }, 1.0 / static_cast<double>(targets_per_step_));
+  const std::int64_t targets = source_->targets_of(loader.consumed(), batch_.global_batch).value_or(targets_per_step_);
+  const Trainer::Pass made = trainer_.gradients([&](int) { return loader.next(); },
+                                                1.0 / static_cast<double>(std::max<std::int64_t>(1, targets)));
   const double waiting = loader.seconds_waited() - waited;
   times_.add(Phase::data, waiting);
   times_.add(Phase::forward, made.pipeline.forward_seconds - waiting);
@@ -178,10 +219,11 @@ void RankRun::report_step(double lr, const Guards& guards, Checkpointing& checkp
   const bool evaluated = due(eval_every_) && task_.validation() != nullptr;
   if (due(options_.run.log_every) || due(eval_every_)) log(lr, guards, evaluated);
   if (evaluated) {  // if the loss is bad, a save under way, which is good, is completed before the error ends the run
-    const double loss = evaluate().value();
-    if (!std::isfinite(loss)) checkpoints.complete();
-    require_finite(loss, step);
-    checkpoints.note_validation(step, loss);
+    const std::optional<double> loss = evaluate();
+    if (!loss) return;  // a signal
+    if (!std::isfinite(*loss)) checkpoints.complete();
+    require_finite(*loss, step, steadier(options_));
+    checkpoints.note_validation(step, *loss);
   }
   if (options_.run.sample_every > 0 && due(options_.run.sample_every)) sample();
 }
@@ -193,6 +235,7 @@ void RankRun::log(double lr, const Guards& guards, bool evaluated) {
   record.grad_norm = guards.norm();
   record.loss = guards.loss();
   record.tokens = progress_.samples * task_.targets();
+  record.epochs = task_.epochs(progress_.samples);
   if (trainer_.scaler().active()) {
     record.skipped = trainer_.scaler().skipped();
     record.loss_scale = trainer_.scaler().scale();
@@ -205,23 +248,45 @@ void RankRun::log(double lr, const Guards& guards, bool evaluated) {
   events_.emit(StepLogged{.record = record, .evaluated = evaluated});
 }
 
+/// f(), with the weights of which validation losses and samples are: with --eval-ema the average.
+template <class F>
+auto RankRun::with_shown_weights(const F& f) {
+  if (!options_.optimizer.eval_ema) return f();
+  trainer_.optimizer().swap_average();
+  auto result = f();
+  trainer_.optimizer().swap_average();
+  return result;
+}
+
 std::optional<double> RankRun::evaluate() {
   const std::shared_ptr<const ValidationSource> samples = task_.validation();
   if (samples == nullptr) return std::nullopt;
   const double begin = times_.seconds();
-  const double loss = timed(Phase::evaluation, [&] {
-    return validation_loss(trainer_.model(), *samples, options_.batch_sizes().micro_batch);
+  const std::optional<double> loss = timed(Phase::evaluation, [&] {
+    return with_shown_weights([&] {
+      return validation_loss_unless(leave_asked, trainer_.model(), *samples, options_.batch_sizes().micro_batch,
+                                    [this](std::int64_t done, std::int64_t all) {
+                                      events_.emit(Activity{.name = "evaluating", .done = done, .total = all});
+                                    });
+    });
   });
+  cut_short_ = !loss;
+  if (cut_short_) {
+    events_.say(fmt::format("the evaluation after step {} was cut short: told to leave", progress_.steps));
+    return std::nullopt;
+  }
   events_.emit(Validated{.step = progress_.steps,
-                         .loss = loss,
-                         .meaning = task_.explain_loss(progress_.steps, loss),
+                         .loss = *loss,
+                         .meaning = task_.explain_loss(progress_.steps, *loss),
                          .seconds = times_.seconds() - begin});
   return loss;
 }
 
 void RankRun::sample() {
   const double begin = times_.seconds();
-  std::string text = timed(Phase::sampling, [&] { return task_.sample(trainer_.model()); });
+  events_.emit(Activity{.name = "sampling"});
+  std::string text =
+      timed(Phase::sampling, [&] { return with_shown_weights([&] { return task_.sample(trainer_.model()); }); });
   events_.emit(Sampled{.step = progress_.steps, .text = std::move(text), .seconds = times_.seconds() - begin});
 }
 

@@ -8,6 +8,7 @@
 // train/gpt/gpt_task.h.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,6 +56,8 @@ class Task {
   /// This rank's part of the model. The flags of the model are members of the task. Everything else comes from
   /// `options`, not from options(), because a comparison also makes the model on one rank.
   virtual std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const = 0;
+  /// The checkpoint without which the model of make() has no weights; empty: it has its first ones.
+  virtual std::string needed_checkpoint() const { return ""; }
   /// Used to refuse at once a model that does not fit into memory; all 0: only known when the model is made.
   virtual ParameterCounts parameters() const { return {}; }
   /// Bytes of activations on rank 0 of a run with these options, with `live` micro-batches between forward and
@@ -78,8 +81,15 @@ class Task {
   /// Null: no validation loss.
   virtual std::shared_ptr<const ValidationSource> validation() const { return nullptr; }
   /// Targets (loss terms) per sample. For text, its tokens. A step divides by the global batch times this number, so a
-  /// target that the loss ignores is still counted.
+  /// target that the loss ignores is still counted, unless the source of training() counts them:
+  /// DataSource::targets_of().
   virtual std::int64_t targets() const = 0;
+
+  /// How often each source of the training data was read, after `samples` samples, by name; empty: there is only one,
+  /// and its samples are drawn at random.
+  virtual std::vector<std::pair<std::string, double>> epochs(std::int64_t samples) const {
+    return static_cast<void>(samples), std::vector<std::pair<std::string, double>>();
+  }
 
   // ---- what a run prints -------------------------------------------------------------------------------------------
 
@@ -96,11 +106,20 @@ class Task {
   virtual std::string explain_loss(std::int64_t steps, double loss) const {
     return static_cast<void>(steps), static_cast<void>(loss), "";
   }
+  /// A command that uses the weights of the run in `out`, to print when it has ended; empty: none.
+  virtual std::string use_command(const std::string& out) const { return static_cast<void>(out), ""; }
   /// The weights of router losses, for a model with experts.
   virtual nn::ExpertsOptions experts() const { return {}; }
   /// The text that --sample-every prints, made by the model; for a task whose declare_data() calls declare_samples().
   /// Collective.
   virtual std::string sample(Model& model) const { return static_cast<void>(model), ""; }
+  /// Whether export_model() is to be called after each save; the run then waits for its saves.
+  virtual bool exports() const { return false; }
+  /// Writes the weights into the folder of the checkpoint that was just saved, for other programs. Returns a message.
+  /// Collective. Throws ExitCode::io.
+  virtual std::string export_model(Model& model, const std::filesystem::path& checkpoint) const {
+    return static_cast<void>(model), static_cast<void>(checkpoint), "";
+  }
 
   // ---- comparing meshes --------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ struct BatchOptions {                              // values that are not set ar
   std::optional<std::int64_t> micro_batches = {};  ///< micro-batches per step on one dp rank
 };
 
+/// The sizes that follow from BatchOptions and dp.
 struct BatchSizes {
   std::int64_t micro_batch = 12;   ///< sequences in a micro-batch on one dp rank
   std::int64_t dp = 1;             ///< data-parallel ranks
@@ -28,6 +29,7 @@ struct BatchSizes {
     return {
         .global_batch = global_batch, .micro_batch = micro_batch, .dp_rank = dp_rank, .dp_size = static_cast<int>(dp)};
   }
+  /// If a sample has `context` tokens.
   std::int64_t tokens_per_step(std::int64_t context) const { return global_batch * context; }
 };
 

@@ -9,13 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io.h"
+#include "core/nearest.h"
 #include "data/json.h"
 #include "data/utf8.h"
 #include "train/options/completions.h"
 #include "train/options/other_names.h"
 #include "train/program/launcher.h"
-#include "train/program/nearest.h"
 #include "train/program/output.h"
+#include "train/program/screen.h"
 #include "train/program/version.h"
 
 namespace trireme {
@@ -95,7 +96,8 @@ std::string wrap(std::string_view text, std::size_t indent, std::size_t width, c
   while (!text.empty()) {
     std::size_t end = text.size(), next = text.size();
     if (indent + end > width) {
-      const std::size_t found = text.rfind(at, width - indent - kept);
+      std::size_t found = text.rfind(at, width - indent - kept);
+      if (found == std::string_view::npos) found = text.find(at);  // a long word
       if (found != std::string_view::npos) end = found + kept, next = found + 1;
     }
     result += (result.empty() ? "" : "\n" + std::string(indent, ' ')) + std::string(text.substr(0, end));
@@ -112,15 +114,19 @@ std::string example_lines(const std::string& command, std::size_t width) {
   return text;
 }
 
-/// What the user may have meant by `name`, which is no flag: "; the nearest is --steps;" or ": did you mean --lr?".
+/// What the user may have meant by `name`, which is no flag: "; the nearest is --steps;", ": did you mean --lr?", or
+/// ";" if nothing is near.
 /// `mark`: what stands before a flag's name; a quote also stands behind it.
 std::string suggestion(std::string_view name, const std::vector<std::string>& known, const std::string& mark) {
   const std::string end = mark == "\"" ? mark : "";
   std::string ours;
   for (const std::string& flag : flags_called(name, known))
     ours += fmt::format("{}{}{}{}", ours.empty() ? "" : " or ", mark, flag, end);
-  return ours.empty() ? fmt::format("; the nearest is {}{}{};", mark, nearest(name, known), end)
-                      : fmt::format(": did you mean {}?", ours);
+  if (!ours.empty()) return fmt::format(": did you mean {}?", ours);
+  const std::string near = nearest(name, known);
+  const int most = std::max(1, static_cast<int>(std::min(name.size(), near.size()) / 3));  // as many letters may differ
+  if (near.empty() || edit_distance(name, near) > most) return ";";
+  return fmt::format("; the nearest is {}{}{};", mark, near, end);
 }
 
 }  // namespace
@@ -335,7 +341,15 @@ void Flags::read_config(std::string_view text, const std::string& path, Configur
   }
 }
 
+std::optional<std::string> Flags::given(const std::string& name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() ? std::nullopt : std::optional(found->second);
+}
+
 void Flags::set_configured(const Configured& configured, const std::set<std::string>& overridden) {
+  for (const auto& [name, value] : configured.values)
+    if (!overridden.contains(name))
+      given_[name] = value.value.is_string() ? value.value.get<std::string>() : value.value.dump();
   for (const Flag& flag : flags_) {
     const auto found = configured.values.find(flag.name);
     if (found == configured.values.end() || overridden.contains(flag.name)) continue;
@@ -373,7 +387,7 @@ std::string Flags::answer(Asked asked) const {
     case Asked::run:
       return "";
     case Asked::help:
-      return help_text();
+      return help_text(Screen::of_process().text_columns());
     case Asked::version:
       return version_text(program_);
     case Asked::completions: {
@@ -402,8 +416,13 @@ const Flags::Flag& Flags::named_by(const std::string& argument) const {
 Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
   std::map<const Flag*, std::string> written;  // the last value of each flag
   std::vector<std::string> configurations;
+  std::string bare;  // the flag before, if it was written without a value and needs none
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
+    if (!argument.starts_with('-') && !bare.empty())
+      fail(ExitCode::usage, "flags", "unexpected argument {0} after {1}; expected {1} alone, or {1}=VALUE",
+           in_quotes(argument), bare);
+    bare.clear();
     if (!argument.starts_with('-'))
       fail(ExitCode::usage, "flags",
            "unexpected argument {}; expected --flag value or --flag=value; --help lists all flags",
@@ -414,7 +433,7 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     if (equals != std::string::npos)
       written[&flag] = argument.substr(equals + 1);
     else if (flag.bare)
-      written[&flag] = "on";
+      written[&flag] = "on", bare = head;
     else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
       written[&flag] = arguments[++i];
     else
@@ -422,6 +441,8 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
            expectation(flag), head, head);
     if (&flag == find(own_, "config")) configurations.push_back(written[&flag]);
   }
+  given_.clear();
+  for (const auto& [flag, value] : written) given_[flag->name] = value;
   const auto apply = [&written](const std::vector<Flag>& flags) {
     for (const Flag& flag : flags) {
       const auto found = written.find(&flag);
@@ -444,7 +465,7 @@ Flags::Asked Flags::parse(const std::vector<std::string>& arguments) {
     if (!std::filesystem::is_regular_file(path))
       fail(ExitCode::usage, "config", "{} is not a file; expected one written by --print-config; change --config",
            path.empty() ? "''" : path);
-    read_config(read_file(path), path, configured);
+    read_config(read_file(path, read_limits::configuration), path, configured);
   }
   set_configured(configured, overridden);
   apply(flags_);
@@ -475,8 +496,12 @@ void Flags::refuse_unused() const {
       if (used()) continue;
       const Flag* const by = find(flags_, chooser);
       require(by != nullptr, "flags", "--{} depends on --{}, which is not declared", flag.name, chooser);
-      fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected --{} {}; drop --{} or change --{}",
-           flag.name, chooser, text_of(*by, by->get()), chooser, users, flag.name, chooser);
+      constexpr std::string_view none = "none";
+      const std::string expected = users.starts_with(none)
+                                       ? fmt::format("no --{}{}", chooser, users.substr(none.size()))
+                                       : fmt::format("--{} {}", chooser, users);
+      fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected {}; drop --{} or change --{}",
+           flag.name, chooser, text_of(*by, by->get()), expected, flag.name, chooser);
     }
   }
 }
@@ -493,10 +518,12 @@ std::vector<Flags::Declared> Flags::declared() const {
   return all;
 }
 
-std::string Flags::help_text() const {
-  constexpr std::size_t column = 26, width = 80;
-  std::string text =
-      fmt::format("{}\n\nusage:   {} --flag value --flag=value ...\n", wrap(summary_, 0, width, ' '), program_);
+std::string Flags::help_text(int columns) const {
+  constexpr std::size_t narrowest = 20, narrow = 60;
+  const std::size_t width = std::max(static_cast<std::size_t>(std::max(columns, 0)), narrowest);
+  const std::size_t column = width < narrow ? 6 : 26;  // of the texts
+  std::string text = fmt::format("{}\n\nusage:   {}\n", wrap(summary_, 0, width, ' '),
+                                 wrap(program_ + " --flag value --flag=value ...", 9, width, ' '));
   if (!example_.empty()) text += fmt::format("example: {}\n", example_lines(example_, width));
   const auto line = [&](const std::string& flag, const std::string& help) {
     const std::string head = "  " + wrap(flag, 6, width, '|');

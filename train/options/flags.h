@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -35,20 +36,21 @@ struct Range {
   bool low_open = false;   ///< `low` itself is not allowed
   bool high_open = false;  ///< `high` itself is not allowed
 
-  static Range any() { return {}; }
-  static Range at_least(double low) { return {.low = low}; }
-  static Range above(double low) { return {.low = low, .low_open = true}; }
+  static Range any() { return {}; }                                          ///< every number
+  static Range at_least(double low) { return {.low = low}; }                 ///< x >= low
+  static Range above(double low) { return {.low = low, .low_open = true}; }  ///< x > low
   /// For counts: the upper bound keeps products of two counts within 64 bits.
   static Range count(double low = 1) { return {.low = low, .high = 1 << 30}; }
   static Range inside(double low, double high) { return {low, high, true, true}; }      ///< (low, high)
   static Range half_open(double low, double high) { return {low, high, false, true}; }  ///< [low, high)
-  bool holds(double value) const;
+  bool holds(double value) const;                                                       ///< whether `value` is accepted
 };
 
 class Flags {
  public:
   /// What the user asked for. If it is not `run`, the caller prints answer() and exits.
   enum class Asked : std::uint8_t { run, help, version, completions, print_config };
+  /// The type of a flag's value.
   enum class Kind : std::uint8_t { integer, number, text, on_off };
   /// What a flag accepts, for a program that generates command lines (train/explore/space.h).
   struct Declared {
@@ -98,6 +100,9 @@ class Flags {
   void only_with(std::string chooser, std::string users, std::function<bool()> used);
   /// `action` runs each time the last declared flag is set.
   void follow_up(std::function<void()> action);
+  /// What the command line, or else --config, gives a flag, also before it is set: for follow-ups that depend on a
+  /// later flag. Nothing: it keeps its default.
+  std::optional<std::string> given(const std::string& name) const;
 
   /// Throws ExitCode::usage for an unknown flag or key (and names the nearest known one) and for a value that the flag
   /// does not accept; ExitCode::data for a configuration file that is not valid JSON.
@@ -120,7 +125,8 @@ class Flags {
   /// and their values not checked: the command line sets them. Notes are ignored. A flag that takes text also accepts a
   /// number, and reads it as text: "zero": 1.
   void read_config(std::string_view text, const std::string& path, const std::set<std::string>& overridden = {});
-  std::string help_text() const;
+  /// Lines of at most `columns`.
+  std::string help_text(int columns = 80) const;
   /// The flags in order of declaration, without --help, --config and other flags of this class.
   std::vector<Declared> declared() const;
 
@@ -154,6 +160,7 @@ class Flags {
   std::vector<Flag> own_;  // --config, --print-config, --completions, --version, --help
   std::string config_, shell_ = "bash";
   bool print_config_ = false, version_ = false, help_ = false;
+  std::map<std::string, std::string> given_;
 
  public:
   ~Flags();

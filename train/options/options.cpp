@@ -70,6 +70,10 @@ void declare_schedule(Flags& flags, ScheduleOptions& o) {
   const auto decays = [&o] { return o.lr_schedule != optim::LrShape::constant; };
   flags.only_with("lr-schedule", "cosine, linear or wsd", decays);
   flags.add("warmup-steps", "N", o.warmup_steps, "steps of linear warm-up", count_or_none);
+  flags.add("warmup-lr", "F", o.warmup_lr, "auto",
+            "learning rate of the first step of the warm-up, which may be 0; auto: --lr / (--warmup-steps + 1)",
+            Range::at_least(0));
+  flags.only_with("warmup-steps", "above 0", [&o] { return o.warmup_steps > 0; });
   flags.add("decay-steps", "N", o.decay_steps, "auto",
             "step at which --min-lr is reached; auto: --steps. For wsd: length of the decay; auto: a tenth of --steps",
             count);
@@ -78,20 +82,67 @@ void declare_schedule(Flags& flags, ScheduleOptions& o) {
 
 void declare_optimizer(Flags& flags, OptimizerOptions& o) {
   flags.group("optimizer");
-  flags.add_choice("optimizer", o.optimizer, {"adamw", "sgd"}, "what updates the weights");
+  flags.add_choice("optimizer", o.optimizer, {"adamw", "sgd", "lion", "muon", "adafactor"},
+                   "what updates the weights; muon: matrices between hidden layers, and adamw the others; adafactor: "
+                   "keeps a row and a column of each matrix");
   flags.add("weight-decay", "F", o.weight_decay, "decay of matrices (not of biases and norms)", Range::at_least(0));
-  const auto for_adamw = [&] { flags.only_with("optimizer", "adamw", [&o] { return o.optimizer == "adamw"; }); };
-  flags.add("beta1", "F", o.beta1, "adamw: decay of the mean gradient", Range::half_open(0, 1));
-  for_adamw();
-  flags.add("beta2", "F", o.beta2, "adamw: decay of the mean squared gradient", Range::half_open(0, 1));
-  for_adamw();
+  const auto only_for = [&](const std::vector<std::string>& optimizers) {
+    flags.only_with("optimizer", fmt::format("{}", fmt::join(optimizers, " or ")), [&o, optimizers] {
+      return std::find(optimizers.begin(), optimizers.end(), o.optimizer) != optimizers.end();
+    });
+  };
+  flags.add("beta1", "F", o.beta1, "adamw: decay of the mean gradient; lion: of the momentum in an update",
+            Range::half_open(0, 1));
+  only_for({"adamw", "muon", "lion"});
+  flags.add("beta2", "F", o.beta2, "auto",
+            "adamw: decay of the mean squared gradient; lion: of the momentum; auto: 0.95, lion 0.99",
+            Range::half_open(0, 1));
+  only_for({"adamw", "muon", "lion"});
   flags.add("eps", "F", o.eps, "adamw: added to the root of the mean square", Range::above(0));
-  for_adamw();
-  flags.add("momentum", "F", o.momentum, "sgd: decay of the summed gradient", Range::half_open(0, 1));
-  flags.only_with("optimizer", "sgd", [&o] { return o.optimizer == "sgd"; });
+  only_for({"adamw", "muon"});
+  flags.add("momentum", "F", o.momentum, "auto",
+            "sgd: decay of the summed gradient; muon: of the mean gradient of a matrix; auto: sgd 0.9, muon 0.95",
+            Range::half_open(0, 1));
+  only_for({"sgd", "muon"});
+  flags.add_choice<std::optional<bool>>("nesterov", o.nesterov, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
+                                        "look ahead along the momentum; auto: sgd off, muon on");
+  only_for({"sgd", "muon"});
+  flags.add("muon-lr", "F", o.muon_lr, "auto",
+            "muon: largest learning rate of matrices, which follows the schedule of --lr (for the other parameters); "
+            "auto: 0.02, or --lr with --muon-scale match-rms-adamw",
+            Range::above(0));
+  only_for({"muon"});
+  flags.add_choice("muon-scale", o.muon_scale,
+                   {{"original", optim::MuonScale::original}, {"match-rms-adamw", optim::MuonScale::match_rms_adamw}},
+                   "muon: factor of the update of a matrix [R, C]; original: sqrt(max(1, R/C)); match-rms-adamw: "
+                   "0.2 sqrt(max(R, C)), for the learning rates of adamw");
+  only_for({"muon"});
+  flags.add("adafactor-decay", "F", o.adafactor_decay, "adafactor: at step t, the mean squares decay by 1 - t^-F",
+            Range::above(0));
+  only_for({"adafactor"});
+  flags.add("adafactor-clip", "F", o.adafactor_clip, "adafactor: largest root mean square of the update of a matrix",
+            Range::above(0));
+  only_for({"adafactor"});
+  flags.add_switch("adafactor-relative", o.adafactor_relative,
+                   "adafactor: multiply the update of a matrix by the root mean square of its weights, at least 0.001");
+  only_for({"adafactor"});
   flags.add_choice("offload", o.memory, {{"none", MemoryCategory::optimizer}, {"optimizer", MemoryCategory::offloaded}},
                    "optimizer: its state stays in host memory, also with --device cuda, and is counted separately");
+  flags.add_choice("moments", o.moments, {{"f32", DType::f32}, {"bf16", DType::bf16}},
+                   "how the optimizer's moments are stored; bf16: half the memory, rounded at random");
   flags.add("clip", "F", o.clip, "largest norm of the whole gradient; 0: no clipping", Range::at_least(0));
+  flags.add("freeze", "PATTERN,...", o.freeze,
+            "parameters by name that are not trained, as in wte.weight,blocks.0.*: no gradient, no optimizer state");
+  flags.add("lr-factor", "PATTERN=F,...", o.lr_factor,
+            "multiplies the learning rate of parameters by name, as in wte.weight=0.2,blocks.*.attn.*=0.5; the last "
+            "pattern that matches counts");
+  flags.add("decay-factor", "PATTERN=F,...", o.decay_factor, "the same for the weight decay of matrices");
+  flags.add("ema-decay", "F", o.ema_decay, "none",
+            "keep an exponential moving average of the weights with this decay, such as 0.999; it is saved in "
+            "checkpoints; none: no average",
+            Range::half_open(0, 1));
+  flags.add_switch("eval-ema", o.eval_ema, "validation losses and samples are those of the average");
+  flags.only_with("ema-decay", "a number", [&o] { return o.ema_decay.has_value(); });
 }
 
 void declare_mesh(Flags& flags, MeshOptions& o) {
@@ -227,15 +278,16 @@ void declare_samples(Flags& flags, RunOptions& o, const double& val_fraction) {
 void declare_checkpoints(Flags& flags, RunOptions& o) {
   flags.group("checkpoints");
   flags.add("checkpoint-every", "N", o.checkpoint_every,
-            "steps between checkpoints, which are written while training goes on; 0: only after the last step",
+            "steps between checkpoints, which are written while training goes on; 0: only after the last step (and "
+            "see --keep-best)",
             count_or_none);
   flags.add("checkpoint-minutes", "M", o.checkpoint_minutes,
             "most minutes between checkpoints, in addition to --checkpoint-every; 0: no limit", Range::at_least(0));
   flags.add("keep", "N", o.keep, "all",
             "number of newest checkpoints to keep; older ones are removed once a new one is verified", count);
   flags.add_switch("keep-best", o.keep_best,
-                   "keep the checkpoint with the lowest validation loss in addition to those of --keep; only of steps "
-                   "at which a validation loss is computed");
+                   "save also when the validation loss is the lowest so far, and keep that checkpoint, in addition to "
+                   "those of --keep, until a lower one");
   flags.add(
       "resume", "auto|none|PATH", o.resume,
       "PATH: continue from a checkpoint, or from the newest one in a run's folder; auto: from the newest valid one "

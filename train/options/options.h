@@ -17,6 +17,7 @@
 #include "nn/build.h"
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
+#include "optim/muon.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/pipeline/stage_plan.h"
 #include "train/options/batch_sizes.h"
@@ -24,12 +25,14 @@
 
 namespace trireme {
 
+/// Steps, batch and learning rate.
 struct ScheduleOptions {
   std::int64_t steps = 1000;
   optim::LrShape lr_schedule = optim::LrShape::cosine;
   double lr = 1e-3;
   std::optional<double> min_lr;  ///< not set: lr / 10
   std::int64_t warmup_steps = 0;
+  std::optional<double> warmup_lr;  ///< of the first step of a warm-up; not set: lr / (warmup_steps + 1)
   /// cosine and linear: the step at which final_lr() is reached; not set: the last. wsd: how many steps the decay at
   /// the end takes; not set: a tenth of all.
   std::optional<std::int64_t> decay_steps;
@@ -40,15 +43,34 @@ struct ScheduleOptions {
   std::int64_t decay_end() const;    ///< the step at which it is final_lr()
 };
 
+/// Which optimizer, and its numbers.
 struct OptimizerOptions {
-  std::string optimizer = "adamw";                    ///< adamw or sgd
-  double weight_decay = 0.1;                          ///< of matrices only
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;       ///< adamw
-  double momentum = 0.9;                              ///< sgd
+  std::string optimizer = "adamw";  ///< adamw, sgd, lion, muon or adafactor
+  double weight_decay = 0.1;        ///< of matrices only
+  double beta1 = 0.9, eps = 1e-8;   ///< adamw, lion, muon; adamw, muon
+  std::optional<double> beta2;      ///< adamw, lion, muon; not set: second_beta()
+  std::optional<double> momentum;   ///< sgd, muon; not set: decay_of_momentum()
+  std::optional<bool> nesterov;     ///< sgd, muon; not set: looks_ahead()
+  std::optional<double> muon_lr;    ///< muon: of matrices; not set: matrix_lr()
+  optim::MuonScale muon_scale = optim::MuonScale::original;
+  double adafactor_decay = 0.8, adafactor_clip = 1;   ///< adafactor: beta2 is 1 - t^-decay; largest rms of an update
+  bool adafactor_relative = false;                    ///< adafactor: updates in proportion to the weights
   MemoryCategory memory = MemoryCategory::optimizer;  ///< where optimizer state is counted: optimizer, or offloaded
+  DType moments = DType::f32;                         ///< in which moments are stored: f32 or bf16
   double clip = 1.0;                                  ///< largest norm of the whole gradient; 0: no clipping
+  std::string freeze;                                 ///< patterns of parameters that are not trained
+  std::string lr_factor, decay_factor;                ///< by parameter: optim/parameter_factors.h
+  std::optional<double> ema_decay;                    ///< of the average of the weights; not set: no average
+  bool eval_ema = false;                              ///< validation losses and samples are of the average
+
+  double second_beta() const { return beta2.value_or(optimizer == "lion" ? 0.99 : 0.95); }
+  double decay_of_momentum() const { return momentum.value_or(optimizer == "muon" ? 0.95 : 0.9); }
+  bool looks_ahead() const { return nesterov.value_or(optimizer == "muon"); }
+  /// The largest learning rate of matrices under muon; `lr`: that of the other parameters.
+  double matrix_lr(double lr) const { return muon_lr.value_or(muon_scale == optim::MuonScale::original ? 0.02 : lr); }
 };
 
+/// Mesh, pipeline, ZeRO, and how ranks start.
 struct MeshOptions {
   std::string axes = "dp=1";          ///< as written: "dp=2,tp=2,pp=2"
   std::string pipeline = "1f1b";      ///< parallel/pipeline/schedules.h
@@ -79,6 +101,7 @@ struct MeshOptions {
 /// The CPU's attention implementations, as names for --attention.
 inline std::vector<std::string_view> cpu_attentions() { return {"trireme"}; }
 
+/// Dtype, device, kernels, threads, recomputation and loss scale.
 struct PrecisionOptions {
   DType dtype = DType::f32;  ///< of weights and activations; gradients and master weights are always f32
   std::string device = "cpu";
@@ -93,11 +116,12 @@ struct PrecisionOptions {
   std::string loss_scale = "auto";      ///< auto: dynamic in f16; dynamic, or a number
   optim::LossScaleConfig scaling;       ///< from flags: window and hysteresis; make_scaler() sets the rest
 
-  nn::Recompute recompute_plan() const;  ///< throws ExitCode::usage for an invalid --recompute
-  optim::LossScaler make_scaler() const;
+  nn::Recompute recompute_plan() const;   ///< throws ExitCode::usage for an invalid --recompute
+  optim::LossScaler make_scaler() const;  ///< of these options
   Device tensor_device() const { return device == name(Device::cuda) ? Device::cuda : Device::cpu; }
 };
 
+/// Seed, logs, evaluation, samples, output folder, checkpoints.
 struct RunOptions {
   std::int64_t seed = 1337;
   std::int64_t log_every = 10;             ///< steps
@@ -113,7 +137,7 @@ struct RunOptions {
   std::int64_t checkpoint_every = 0;   ///< steps; 0: only after the last step
   double checkpoint_minutes = 0;       ///< 0: no limit in time
   std::optional<std::int64_t> keep;    ///< number of checkpoints; not set: all
-  bool keep_best = true;               ///< also keep the one with the lowest validation loss
+  bool keep_best = true;               ///< save at the lowest validation loss so far, and keep that one
   double timeout = 30;                 ///< seconds without a heartbeat after which a rank counts as lost
   bool dry_run = false;                ///< stop before the first step
   std::string profile;                 ///< file for a trace of some steps; empty: none
@@ -130,6 +154,9 @@ struct RunOptions {
   std::string faults;  ///< the value of TRIREME_FAULT (train/faults/injection.h)
   std::string config;  ///< all flags of the program as --config takes them; ranks compare it, and folders and
                        ///< checkpoints store it
+
+  bool loads_weights = false;  ///< the model is made for the weights of a checkpoint, which are loaded before it is
+                               ///< used: make_build() then draws none. Set for a run that resumes
 
   /// Whether the run has a folder, or will have one when it starts.
   bool keeps_files() const { return !out.empty() || out_choice == "auto"; }
@@ -177,8 +204,11 @@ void declare_run(Flags& flags, RunOptions& options);
 void declare_output(Flags& flags, RunOptions& options);
 /// Samples, and validation batches; for language models.
 void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
+/// Declares the flags of checkpoints.
 void declare_checkpoints(Flags& flags, RunOptions& options);
+/// Declares the flags of tracking.
 void declare_tracking(Flags& flags, TrackingOptions& options);
+/// Declares the flags of guards.
 void declare_guards(Flags& flags, GuardOptions& options, const MeshOptions& mesh);
 /// Declares every group of TrainOptions except declare_samples().
 void declare_training(Flags& flags, TrainOptions& options);

@@ -18,10 +18,10 @@ struct Piece {
   bool sharded = false;  // the other data ranks have the other pieces
 };
 
-/// The results of a few steps on one rank: its shards, as copies, in the order of the parameters.
-struct Outcome {
-  std::vector<double> losses, norms;  // per step, global
-  ParameterList parameters;
+/// What one rank has after Parity::steps: copies of its shards, in the order of the parameters.
+struct StepResults {
+  std::vector<double> losses, norms;                    // per step, global
+  ParameterList parameters;                             // those that are trained
   std::vector<Piece> gradients;                         // of the first step, before clipping
   std::vector<Piece> weights;                           // after the last step
   std::vector<std::pair<std::string, Tensor>> buffers;  // after the last step, by name
@@ -33,14 +33,15 @@ Piece copy_of(const StateTensor& tensor) {
   return {copied_to_host(tensor.value), tensor.rectangle(), tensor.shard != nullptr};
 }
 
-/// The weights as the optimizer sees them: the f32 masters if there are any.
+/// The weights as the optimizer sees them: the f32 masters if there are any; or, if it keeps them, their averages.
 std::vector<Piece> final_weights(optim::Optimizer& optimizer) {
   std::map<const Parameter*, Piece> masters;
   for (const StateTensor& state : optimizer.state()) {
-    if (state.name == "master") masters[state.parameter] = copy_of(state);
+    if (state.name == (optimizer.averages() ? "ema" : "master")) masters[state.parameter] = copy_of(state);
   }
   std::vector<Piece> weights;
   for (const StateTensor& weight : optimizer.weights()) {
+    if (!weight.parameter->requires_grad()) continue;
     const auto master = masters.find(weight.parameter);
     weights.push_back(master != masters.end() ? master->second : copy_of(weight));
   }
@@ -54,17 +55,19 @@ Batch rows_of(const Batch& batch, std::int64_t first, std::int64_t count, std::i
   return rows;
 }
 
-Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
-                  const OptimizerOptions& optimizer, const Parity::Disturbance& disturbance = {}) {
+StepResults run_steps(const ParityModel& model, TrainOptions o, const std::shared_ptr<const DeviceMesh>& mesh,
+                      const OptimizerOptions& optimizer, const Parity::Disturbance& disturbance = {}) {
+  const std::string frozen = o.optimizer.freeze;
   o.optimizer = optimizer;
+  o.optimizer.freeze = frozen;
   const BatchSizes sizes = o.batch_sizes();
   Trainer trainer(model.make(o, mesh), o, 64 << 10);  // several buckets even in a small model
   if (disturbance.factor > 0) disturb(trainer.optimizer(), disturbance.factor, disturbance.seed);
   const ParityModel::Data data = model.data(o);
   const BatchPlan plan = sizes.on_rank(mesh->coord(Axis::dp));
 
-  Outcome outcome;
-  outcome.parameters = trainer.model().parameters();
+  StepResults results;
+  results.parameters = trained(trainer.model().parameters());
   for (int step = 0; step < Parity::steps; ++step) {
     const auto next_batch = [&](int microbatch) {
       const std::int64_t first = plan.first_sample(0, microbatch);
@@ -74,26 +77,26 @@ Outcome run_steps(const ParityModel& model, TrainOptions o, const std::shared_pt
     StepNumbers numbers = trainer.numbers(pass);
     if (step == 0) {
       for (const StateTensor& piece : trainer.gradient_pieces()) {
-        outcome.gradients.push_back(copy_of(piece));
+        results.gradients.push_back(copy_of(piece));
         if (trainer.scaler().scale() != 1) {  // f16: these gradients belong to the scaled loss
           const NoGrad guard;
-          outcome.gradients.back().value = scale(outcome.gradients.back().value, 1 / trainer.scaler().scale());
+          results.gradients.back().value = scale(results.gradients.back().value, 1 / trainer.scaler().scale());
         }
       }
     }
     const double lr = optimizer.optimizer == "sgd" ? 0.5 : 1e-3;
     trainer.queue_update(lr, numbers);
-    outcome.losses.push_back(numbers.loss());
-    outcome.norms.push_back(numbers.norm());
-    if (!trainer.update(lr, outcome.norms.back())) {
+    results.losses.push_back(numbers.loss());
+    results.norms.push_back(numbers.norm());
+    if (!trainer.update(lr, results.norms.back())) {
       fail(ExitCode::numerical, "parity", "the gradients overflow at a loss scale of {}; lower --loss-scale",
            trainer.scaler().scale());
     }
   }
-  outcome.weights = final_weights(trainer.optimizer());
+  results.weights = final_weights(trainer.optimizer());
   for (const BufferPtr& buffer : trainer.model().buffers())
-    outcome.buffers.emplace_back(buffer->name, copied_to_host(buffer->value));
-  return outcome;
+    results.buffers.emplace_back(buffer->name, copied_to_host(buffer->value));
+  return results;
 }
 
 OptimizerOptions sgd() {
@@ -111,8 +114,15 @@ OptimizerOptions sgd() {
 /// this kind.) Here G, after clipping, is 1e-3 for matrices and up to 2e-2 for biases. An eps of 1e-3 limits the effect
 /// to 8e-6 of a step in single elements. A gradient that is wrong by a factor, which AdamW with an eps of 1e-8 would
 /// hide, also shows.
-OptimizerOptions adamw() {
+///
+/// The other optimizers have no such eps. Muon enlarges rounding (optim/muon.h), and an update of Lion, or of a vector
+/// by Adafactor, begins as a sign. If a difference is above the tolerance, rounding_reach() says whether rounding is
+/// the reason.
+OptimizerOptions second(const TrainOptions& options) {
   OptimizerOptions o;
+  o.optimizer = options.optimizer.optimizer;
+  o.ema_decay = options.optimizer.ema_decay;
+  o.muon_scale = optim::MuonScale::match_rms_adamw;
   o.eps = 1e-3;
   o.clip = 0.5;
   return o;
@@ -158,7 +168,7 @@ double largest_relative(const std::vector<double>& got, const std::vector<double
 }
 
 /// Relative difference of a buffer to the reference buffer of that name. Every rank holds the whole buffer.
-double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcome& reference) {
+double buffer_difference(const std::pair<std::string, Tensor>& got, const StepResults& reference) {
   for (const auto& [name, value] : reference.buffers) {
     if (name != got.first) continue;
     double difference = 0, norm = 0;
@@ -176,7 +186,7 @@ double buffer_difference(const std::pair<std::string, Tensor>& got, const Outcom
 
 struct ParityReference {
   ParityModel model;
-  Outcome sgd, adamw;
+  StepResults sgd, second;                   // by optimizer
   std::map<std::string, std::size_t> index;  // by name: parameters first, then buffers
 };
 
@@ -199,7 +209,7 @@ std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& opti
   reference->model = model;
   const auto one = std::make_shared<const DeviceMesh>(self_group(), MeshShape{});
   reference->sgd = run_steps(model, on_one_rank(options), one, sgd());
-  reference->adamw = run_steps(model, on_one_rank(options), one, adamw());
+  reference->second = run_steps(model, on_one_rank(options), one, second(options));
   for (const ParameterPtr& p : reference->sgd.parameters) reference->index.emplace(p->name, reference->index.size());
   for (const auto& [name, value] : reference->sgd.buffers) reference->index.emplace(name, reference->index.size());
   return reference;
@@ -218,10 +228,10 @@ Parity& Parity::disturbed(Disturbance disturbance) {
 
 ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   const auto mesh = std::make_shared<const DeviceMesh>(std::move(world), options_.mesh.shape);
-  const Outcome with_sgd = run_steps(reference_->model, options_, mesh, sgd(), disturbance_);
-  const Outcome with_adamw = run_steps(reference_->model, options_, mesh, adamw(), disturbance_);
+  const StepResults with_sgd = run_steps(reference_->model, options_, mesh, sgd(), disturbance_);
+  const StepResults with_second = run_steps(reference_->model, options_, mesh, second(options_), disturbance_);
 
-  constexpr int kinds = 3;  // gradient, weight under SGD, weight under AdamW
+  constexpr int kinds = 3;  // gradient, weight under SGD, weight under the second optimizer
   const auto count = static_cast<std::int64_t>(reference_->index.size());
   const Tensor results = Tensor::zeros({count + 2, kinds}, DType::f64);  // the last two rows: losses and norms
   double* values = results.data<double>();
@@ -231,7 +241,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
     const std::array<std::pair<double, double>, kinds> found = {
         squares(with_sgd.gradients[i], p, reference_->sgd.gradients[row]),
         squares(with_sgd.weights[i], p, reference_->sgd.weights[row]),
-        squares(with_adamw.weights[i], p, reference_->adamw.weights[row])};
+        squares(with_second.weights[i], p, reference_->second.weights[row])};
     Tensor sums = Tensor::zeros({kinds, 2}, DType::f64);
     for (int k = 0; k < kinds; ++k) {
       sums.data<double>()[2 * k] = found[static_cast<std::size_t>(k)].first;
@@ -248,15 +258,16 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   for (std::size_t i = 0; i < with_sgd.buffers.size(); ++i) {
     double* const row = values + reference_->index.at(with_sgd.buffers[i].first) * kinds;
     row[1] = buffer_difference(with_sgd.buffers[i], reference_->sgd);
-    row[2] = buffer_difference(with_adamw.buffers[i], reference_->adamw);
+    row[2] = buffer_difference(with_second.buffers[i], reference_->second);
   }
   values[count * kinds] = std::max(largest_relative(with_sgd.losses, reference_->sgd.losses),
-                                   largest_relative(with_adamw.losses, reference_->adamw.losses));
+                                   largest_relative(with_second.losses, reference_->second.losses));
   values[(count + 1) * kinds] = std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
-                                         largest_relative(with_adamw.norms, reference_->adamw.norms));
+                                         largest_relative(with_second.norms, reference_->second.norms));
   mesh->world().all_reduce(results, ReduceOp::max).wait();
 
   ParityReport report;
+  report.second = options_.optimizer.ema_decay ? "ema" : options_.optimizer.optimizer;
   report.rows.resize(reference_->index.size());
   for (const auto& [name, place] : reference_->index) {
     const double* row = values + place * kinds;
@@ -269,72 +280,22 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
 
 double ParityReport::largest() const {
   double largest = std::max(loss, gradient_norm);
-  for (const Row& row : rows) largest = std::max({largest, row.gradient, row.weight_sgd, row.weight_adamw});
-  return largest;
-}
-
-double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype) {
-  const double least = roundoff(dtype);
-  const auto ratio = [&](double far, double usual) {
-    return inf_if_nan(std::max(far, least) / std::max(usual, least));  // inf / inf: both are NaN or too large
-  };
-  double largest = std::max(ratio(mesh.loss, one_rank.loss), ratio(mesh.gradient_norm, one_rank.gradient_norm));
-  for (std::size_t i = 0; i < mesh.rows.size(); ++i) {
-    const ParityReport::Row &a = mesh.rows[i], &b = one_rank.rows[i];
-    largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
-                        ratio(a.weight_adamw, b.weight_adamw)});
-  }
-  return largest;
-}
-
-ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference) {
-  constexpr int runs = 24;
-  ParityReport reach;
-  for (int run = 0; run < runs; ++run) {
-    const double factor = roundoff(options.precision.dtype) * (1 << run % 4);  // 1 to 8 units
-    Parity one_rank(on_one_rank(options), reference);
-    one_rank.disturbed({factor, static_cast<std::uint64_t>(run) + 1});
-    const ParityReport report = one_rank.compare(self_group());
-    if (reach.rows.empty()) reach.rows = report.rows;
-    reach.loss = std::max(reach.loss, report.loss);
-    reach.gradient_norm = std::max(reach.gradient_norm, report.gradient_norm);
-    for (std::size_t i = 0; i < reach.rows.size(); ++i) {
-      ParityReport::Row& most = reach.rows[i];
-      const ParityReport::Row& row = report.rows[i];
-      most.gradient = std::max(most.gradient, row.gradient);
-      most.weight_sgd = std::max(most.weight_sgd, row.weight_sgd);
-      most.weight_adamw = std::max(most.weight_adamw, row.weight_adamw);
-    }
-  }
-  return reach;
-}
-
-double largest_excess(const ParityReport& report, const ParityReport& reach, double accepted) {
-  const auto ratio = [accepted](double far, double reached) {
-    // An infinite reach explains everything: one rank, too, leaves the finite numbers of this dtype.
-    return std::isinf(reached) ? 0 : far / std::max(accepted, most_rounding_ratio * reached);
-  };
-  double largest = std::max(ratio(report.loss, reach.loss), ratio(report.gradient_norm, reach.gradient_norm));
-  for (std::size_t i = 0; i < report.rows.size(); ++i) {
-    const ParityReport::Row &a = report.rows[i], &b = reach.rows[i];
-    largest = std::max({largest, ratio(a.gradient, b.gradient), ratio(a.weight_sgd, b.weight_sgd),
-                        ratio(a.weight_adamw, b.weight_adamw)});
-  }
+  for (const Row& row : rows) largest = std::max({largest, row.gradient, row.weight_sgd, row.weight_second});
   return largest;
 }
 
 std::string parity_table(const ParityReport& report, int most) {
   std::vector<ParityReport::Row> rows = report.rows;
   if (most >= 0) {
-    const auto worst = [](const ParityReport::Row& r) { return std::max({r.gradient, r.weight_sgd, r.weight_adamw}); };
+    const auto worst = [](const ParityReport::Row& r) { return std::max({r.gradient, r.weight_sgd, r.weight_second}); };
     std::sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) { return worst(a) > worst(b); });
     rows.resize(std::min(rows.size(), static_cast<std::size_t>(most)));
   }
-  std::string text =
-      fmt::format("{:<32} {:>10} {:>12} {:>12}\n", "relative difference", "gradient", "weight, sgd", "weight, adamw");
+  std::string text = fmt::format("{:<32} {:>10} {:>12} {:>12}\n", "relative difference", "gradient", "weight, sgd",
+                                 "weight, " + report.second);
   for (const ParityReport::Row& row : rows) {
-    text +=
-        fmt::format("{:<32} {:>10.2e} {:>12.2e} {:>12.2e}\n", row.name, row.gradient, row.weight_sgd, row.weight_adamw);
+    text += fmt::format("{:<32} {:>10.2e} {:>12.2e} {:>12.2e}\n", row.name, row.gradient, row.weight_sgd,
+                        row.weight_second);
   }
   text +=
       fmt::format("{:<32} {:>10.2e}\n{:<32} {:>10.2e}\n", "loss", report.loss, "gradient norm", report.gradient_norm);

@@ -4,8 +4,9 @@
 //
 // The batch has masked targets, unevenly spread over samples, to reveal an average of averages. AdamW divides a
 // gradient by its own magnitude and so hides a wrong scale. Therefore gradients are compared first, then weights under
-// SGD, then weights under AdamW with an eps near the gradients' magnitude (train/parity/parity.cpp explains it).
-// Read next: train/gpt/gpt_parity.h, train/gpt/parity_options.h, examples/parity.cpp,
+// SGD, then weights under the optimizer of the options. AdamW, the default, gets an eps near the gradients' magnitude:
+// train/parity/parity.cpp explains why.
+// Read next: train/parity/rounding.h (how large a difference may be), train/gpt/gpt_parity.h, examples/parity.cpp,
 // train/parity/parity_matrix.h.
 #pragma once
 
@@ -41,42 +42,18 @@ std::shared_ptr<const ParityReference> parity_reference(const TrainOptions& opti
 struct ParityReport {
   struct Row {
     std::string name;
-    double gradient = 0;      ///< relative difference of the first step's gradient, before clipping
-    double weight_sgd = 0;    ///< relative difference of the weight after the last step under SGD
-    double weight_adamw = 0;  ///< the same under AdamW
+    double gradient = 0;       ///< relative difference of the first step's gradient, before clipping
+    double weight_sgd = 0;     ///< relative difference of the weight after the last step under SGD
+    double weight_second = 0;  ///< the same under the second optimizer; with an average of the weights, of that
   };
-  std::vector<Row> rows;     ///< every parameter of the model in order, then every buffer
-  double loss = 0;           ///< largest relative difference of a step's loss
-  double gradient_norm = 0;  ///< largest relative difference of a step's gradient norm
+  std::string second = "adamw";  ///< the second optimizer; "ema": its average
+  std::vector<Row> rows;         ///< every parameter of the model in order, then every buffer
+  double loss = 0;               ///< largest relative difference of a step's loss
+  double gradient_norm = 0;      ///< largest relative difference of a step's gradient norm
   double largest() const;
 };
 
-/// Is a mesh in bf16 or f16 as close to one rank in f32 as one rank in the same dtype is? Two 16-bit runs may differ by
-/// several percent because of rounding, as much as because of some bugs. But two runs that round at the same places are
-/// equally far from the exact result. Returns the largest ratio of the two distances over losses, norms, gradients and
-/// weights. A distance below the dtype's unit roundoff counts as the roundoff, because every result is stored with that
-/// precision.
-///
-/// Per tensor, both distances are norms of many roundings of the same size, so in a large tensor their ratio is near 1.
-/// It is larger in tensors with few elements, and with tp, which rounds partial sums before adding them: up to 3.9 in
-/// the covering subset of the matrix. Hence the limit of 6. One rank in bf16 is at a distance of 0.02 from f32, so a
-/// missing or doubled contribution shows as a ratio of tens.
-double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype);
-inline constexpr double most_rounding_ratio = 6;
-/// The unit roundoff: half the distance from 1 to the next number.
-inline double roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0x1p-24; }
-
-/// If a difference is larger than the limit, did the mesh cause it, or could any rounding? Terms may cancel in a sum,
-/// and a router may choose between experts that are nearly equal. To find out, one rank runs again from weights that
-/// differ by a few units of the dtype's roundoff (train/faults/disturb.h). The largest differences between these runs
-/// and the reference, row by row, show how far rounding can reach.
-ParityReport rounding_reach(const TrainOptions& options, const std::shared_ptr<const ParityReference>& reference);
-
-/// The largest ratio of a difference in `report` to its limit. Above 1: rounding cannot explain it. The limit is
-/// `accepted`, or most_rounding_ratio times the reach of rounding, whichever is larger.
-double largest_excess(const ParityReport& report, const ParityReport& reach, double accepted);
-
-/// The same options in f32, and on one rank; rounding_ratio() compares reports made with them.
+/// The same options in f32, and on one rank.
 void set_f32(TrainOptions& options);
 void set_one_rank(TrainOptions& options);
 template <std::derived_from<TrainOptions> Options>

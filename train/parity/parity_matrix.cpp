@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "core/device.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace trireme {
@@ -52,6 +54,29 @@ const std::map<std::string, std::vector<std::string>> models = {
      {"--experts", "4", "--top-k", "2", "--shared-experts", "1", "--aux-loss", "0.01", "--z-loss", "0.001",
       "--ffn-width", "32"}}};
 
+/// Parts of later decoders, each with another one that it hardly interacts with: every model that occurs has to be
+/// computed on one rank, too.
+const std::map<std::string, std::vector<std::string>> parts = {
+    {"none", {}},
+    {"heads", {"--head-width", "6"}},
+    {"gemma",
+     {"--zero-centred-norms", "on", "--post-norms", "on", "--scaled-embeddings", "on", "--query-pre-attn-scalar", "9",
+      "--activation", "geglu"}},
+    // The outputs of a tiny model's layers are small: with an eps of 1e-5 their norms enlarge rounding by 100.
+    {"gemma3",
+     {"--zero-centred-norms", "on", "--post-norms", "on", "--qk-norm", "on", "--window", "5", "--full-every", "3",
+      "--window-rope-base", "100", "--activation", "geglu", "--norm-eps", "1e-2"}},
+    {"lora", {"--lora-rank", "2", "--lora-alpha", "6"}},
+    {"lora-some", {"--lora-rank", "3", "--lora-dropout", "0.2", "--lora-targets", "*.attn.q*,*.down"}},
+    {"frozen", {"--freeze", "wte.weight,*norm*,blocks.0.*"}},
+    {"mixtral", {"--activation", "swiglu", "--bias", "off", "--router-norm", "after", "--expert-ffn-width", "24"}},
+    {"qkv-bias", {"--qkv-bias", "on", "--head-width", "8"}},
+    {"norms", {"--qk-norm", "on", "--activation", "relu2"}},
+    {"windows", {"--window", "5", "--full-every", "2", "--norm-eps", "1e-2"}},
+    {"caps", {"--attention-softcap", "2", "--logit-softcap", "3", "--activation", "geglu"}},
+    {"yarn", {"--rope-scaling", "yarn:4,8", "--window", "11"}},
+    {"llama3", {"--rope-scaling", "llama3:4,8", "--rope-interleaved", "on", "--qk-norm", "on"}}};
+
 class Matrix {
  public:
   std::vector<Combination> build() {
@@ -93,6 +118,7 @@ class Matrix {
     options["capacity-factor"] = model == "moe" && mesh.cp == 1 ? capacity_.next() : "none";
     options["moe-every"] = model == "moe" ? moe_every_.next() : "1";
     options["bias-update"] = model == "moe" ? bias_update_.next() : "0";
+    options["parts"] = (model == "llama" ? llama_parts_ : model == "moe" ? moe_parts_ : parts_).next();
     all_.push_back({arguments(options), std::move(options)});
   }
 
@@ -128,6 +154,8 @@ class Matrix {
     if (o.at("capacity-factor") != "none") list.insert(list.end(), {"--capacity-factor", o.at("capacity-factor")});
     if (o.at("moe-every") != "1") list.insert(list.end(), {"--moe-every", o.at("moe-every")});
     if (o.at("bias-update") != "0") list.insert(list.end(), {"--bias-update", o.at("bias-update")});
+    const auto& newer = parts.at(o.at("parts"));
+    list.insert(list.end(), newer.begin(), newer.end());
     if (o.at("zero") == "3") list.insert(list.end(), {"--zero-resident", "256"});
     return list;
   }
@@ -141,6 +169,10 @@ class Matrix {
   Rotation capacity_{{"none", "1.25"}};
   Rotation moe_every_{{"1", "2", "1", "1", "3", "1", "2", "1", "1", "1", "2"}};
   Rotation bias_update_{{"0", "0.05", "0.05", "0"}};
+  Rotation parts_{{"none", "norms", "lora-some", "windows", "heads", "caps", "gemma", "lora", "frozen"}};
+  Rotation moe_parts_{{"none", "mixtral", "lora", "norms", "mixtral"}};
+  Rotation llama_parts_{{"none", "yarn", "norms", "none", "llama3", "windows", "qkv-bias", "caps", "gemma3", "gemma",
+                         "lora", "lora-some"}};
   std::vector<Combination> all_;
 };
 
@@ -154,6 +186,14 @@ std::vector<Pair> pairs_of(const Combination& combination) {
   return pairs;
 }
 
+/// Gives a flag that is in the list another value, or removes it.
+void replace_flag(std::vector<std::string>& arguments, std::string_view flag, const std::optional<std::string>& value) {
+  const auto found = std::find(arguments.begin(), arguments.end(), flag);
+  if (found == arguments.end()) return;
+  if (value) *std::next(found) = *value;
+  if (!value) arguments.erase(found, std::next(found, 2));
+}
+
 }  // namespace
 
 std::string to_string(const Combination& combination) {
@@ -164,17 +204,19 @@ std::vector<Combination> parity_matrix() { return Matrix().build(); }
 
 Combination in_bf16(const Combination& combination) {
   Combination result = combination;
-  std::vector<std::string>& list = result.arguments;
-  const auto replace = [&list](const std::string& flag, const std::optional<std::string>& value) {
-    const auto found = std::find(list.begin(), list.end(), flag);
-    if (found == list.end()) return;
-    if (value) *std::next(found) = *value;
-    if (!value) list.erase(found, std::next(found, 2));
-  };
-  replace("--top-k", "4");
-  replace("--capacity-factor", std::nullopt);
-  list.insert(list.end(), {"--dtype", "bf16"});
+  replace_flag(result.arguments, "--top-k", "4");
+  replace_flag(result.arguments, "--capacity-factor", std::nullopt);
+  result.arguments.insert(result.arguments.end(), {"--dtype", "bf16"});
   result.options["dtype"] = "bf16";
+  return result;
+}
+
+Combination on_device(const Combination& combination, const std::string& device) {
+  if (device == name(Device::cpu)) return combination;
+  Combination result = combination;
+  replace_flag(result.arguments, "--attention-softcap", std::nullopt);
+  result.arguments.insert(result.arguments.end(), {"--device", device});
+  result.options["device"] = device;
   return result;
 }
 

@@ -28,4 +28,7 @@ std::vector<Combination> covering_subset(const std::vector<Combination>& all);
 /// discontinuous, and in bf16 two logits closer than 1 in 256 may swap.
 Combination in_bf16(const Combination& combination);
 
+/// The same combination with --device `device`, without what exists on the CPU only: caps of attention's scores.
+Combination on_device(const Combination& combination, const std::string& device);
+
 }  // namespace trireme

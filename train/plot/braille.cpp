@@ -9,7 +9,6 @@
 
 #include "data/utf8.h"
 #include "train/program/text_width.h"
-#include "train/program/units.h"
 
 namespace trireme {
 namespace {
@@ -62,14 +61,14 @@ class Canvas {
   std::vector<char32_t> marks_;
 };
 
-/// The most steps between labels of losses.
+/// At most so many steps between marks on the axis of losses, in a chart of so many rows.
 int y_marks(int rows) { return std::max(2, rows / 3); }
 
 class Chart {
  public:
   Chart(const std::vector<RunCurves>& runs, int columns, int rows)
       : axes_(axes_of(runs, std::max(2, columns / 12), y_marks(rows))), canvas_(columns, rows) {
-    // Losses first, so that marks of validation losses are seen.
+    // Losses first, so that they do not hide marks of validation losses.
     char32_t letter = runs.size() == 1 ? U'\0' : U'a', mark = runs.size() == 1 ? U'o' : U'A';
     for (const RunCurves& run : runs) draw_line(run.loss, letter == 0 ? letter : letter++);
     for (const RunCurves& run : runs) {
@@ -87,7 +86,7 @@ class Chart {
   int x_of(const CurvePoint& p) const { return dot_of(axes_.x.fraction(p.x), canvas_.dots_wide()); }
   int y_of(const CurvePoint& p) const { return dot_of(1 - axes_.y.fraction(p.y), canvas_.dots_high()); }
 
-  /// With `letter`, the curve carries it every twelve columns.
+  /// Marks the curve with `letter` every twelve columns, unless it is 0.
   void draw_line(const std::vector<CurvePoint>& points, char32_t letter) {
     constexpr int between_letters = 12 * dots_across;
     int next_letter = between_letters / 2;
@@ -107,9 +106,11 @@ class Chart {
 /// Labels of the steps, each beginning below its mark.
 std::string step_labels(const Chart& chart, int columns) {
   std::string text;
-  for (const double mark : chart.axes().x.marks()) {
-    const std::string label = format_count(mark);
-    const int column = std::min(chart.column_of(mark), columns - static_cast<int>(label.size()));
+  const std::vector<double> marks = chart.axes().x.marks();
+  const std::vector<std::string> labels = mark_labels(chart.axes().x, true);
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    const std::string& label = labels[i];
+    const int column = std::min(chart.column_of(marks[i]), columns - static_cast<int>(label.size()));
     if (column < static_cast<int>(text.size()) + (text.empty() ? 0 : 1)) continue;  // no room
     text += std::string(static_cast<std::size_t>(column) - text.size(), ' ') + label;
   }
@@ -128,18 +129,24 @@ std::string legend(const std::vector<RunCurves>& runs, std::size_t i, bool unico
 
 }  // namespace
 
-ChartSize chart_size(const Screen& screen) { return {.columns = std::min(screen.columns() - 1, 100), .rows = 20}; }
+std::optional<ChartSize> chart_size(const Screen& screen) {
+  constexpr int fewest_columns = 40, fewest_rows = 15;
+  constexpr int kept_rows = 4;  // for the prompt and a few lines before it
+  if (screen.columns() < fewest_columns || screen.rows() < fewest_rows) return std::nullopt;
+  return ChartSize{.columns = std::min(screen.columns() - 1, 100), .rows = std::min(screen.rows() - kept_rows, 20)};
+}
 
 std::string draw_curves(const std::vector<RunCurves>& runs, ChartSize size, bool unicode) {
   const int rows = std::max(size.rows - 2 - static_cast<int>(runs.size()), 4);
   std::size_t width = 6;  // of the labels of losses
-  for (const double mark : axes_of(runs, 2, y_marks(rows)).y.marks())
-    width = std::max(width, fmt::format("{:.4g}", mark).size());
+  for (const std::string& label : mark_labels(axes_of(runs, 2, y_marks(rows)).y, false))
+    width = std::max(width, label.size());
   const int columns = std::max(size.columns, 30) - static_cast<int>(width) - 2;
   const Chart chart(runs, columns, rows);
   std::vector<std::string> labels(static_cast<std::size_t>(rows));
-  for (const double mark : chart.axes().y.marks())
-    labels[static_cast<std::size_t>(chart.row_of(mark))] = fmt::format("{:.4g}", mark);
+  const std::vector<double> marks = chart.axes().y.marks();
+  const std::vector<std::string> texts = mark_labels(chart.axes().y, false);
+  for (std::size_t i = 0; i < marks.size(); ++i) labels[static_cast<std::size_t>(chart.row_of(marks[i]))] = texts[i];
   std::string text;
   for (std::size_t y = 0; y < labels.size(); ++y)
     text += fmt::format("{:>{}} {}{}\n", labels[y], width, unicode ? "\u2502" : "|",

@@ -10,6 +10,7 @@
 // Read next: train/plot/curves.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,9 @@ struct ChartSize {
   int columns = 80, rows = 20;  ///< of the whole text: labels and legend included; at least 30 and 8
 };
 
-/// As wide as the screen, up to 100 columns, and not higher than a small window.
-ChartSize chart_size(const Screen& screen);
+/// As wide as the screen, up to 100 columns, and not higher than it. Nothing for a window that is too small: below 40
+/// columns or 15 rows.
+std::optional<ChartSize> chart_size(const Screen& screen);
 
 /// Lines of at most `size.columns`. `unicode`: with braille, otherwise in ASCII. Every run must have a point.
 std::string draw_curves(const std::vector<RunCurves>& runs, ChartSize size, bool unicode);

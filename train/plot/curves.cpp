@@ -48,10 +48,10 @@ void add_record(RunCurves& run, std::string_view line, const std::string& where)
 RunCurves read_curves(const fs::path& path) {
   std::error_code unknown;
   const fs::path file = fs::is_directory(path, unknown) ? path / metrics_name : path;
-  if (!fs::is_regular_file(file, unknown))
+  if (!is_there(file))
     fail(ExitCode::usage, "plot", "{} is not there; expected the --out folder of a run, or its {}; change the path",
          file.string(), metrics_name);
-  RunCurves run = parse_curves(read_file(file), file);
+  RunCurves run = parse_curves(read_file(file, read_limits::metrics), file);
   run.name = path.string();
   return run;
 }
@@ -91,6 +91,36 @@ std::vector<double> Scale::marks() const {
   return all;
 }
 
+std::vector<std::string> mark_labels(const Scale& scale, bool counts) {
+  const double most = std::max(std::abs(scale.low), std::abs(scale.high));
+  double unit = 1;
+  const char* suffix = "";
+  if (counts && most >= 1e4) {
+    for (const char* next : {"k", "M", "G", "T"}) {
+      if (most < unit * 1e3) break;
+      unit *= 1e3;
+      suffix = next;
+    }
+  }
+  // The step is 1, 2 or 5 times a power of ten: this is the place of its only digit.
+  const int decimals = std::max(0, -static_cast<int>(std::floor(std::log10(scale.step / unit) + 1e-9)));
+  constexpr int most_decimals = 6;
+  const bool plain = decimals <= most_decimals && most / unit < 1e7;
+  // Otherwise with an exponent, and the digits between the first and that of the step.
+  const int digits = std::clamp(
+      static_cast<int>(std::floor(std::log10(most) + 1e-9) - std::floor(std::log10(scale.step) + 1e-9)), 0, 15);
+  std::vector<std::string> labels;
+  for (const double mark : scale.marks()) {
+    if (!plain)
+      labels.push_back(fmt::format("{:.{}e}", mark, digits));
+    else if (counts && mark == 0)
+      labels.emplace_back("0");
+    else
+      labels.push_back(fmt::format("{:.{}f}{}", mark / unit, decimals, suffix));
+  }
+  return labels;
+}
+
 Axes axes_of(const std::vector<RunCurves>& runs, int x_marks, int y_marks) {
   constexpr double most = std::numeric_limits<double>::infinity();
   CurvePoint low{most, most}, high{-most, -most};
@@ -102,7 +132,8 @@ Axes axes_of(const std::vector<RunCurves>& runs, int x_marks, int y_marks) {
       }
     }
   }
-  return {Scale::around(std::min(low.x, 0.0), high.x, x_marks), Scale::around(low.y, high.y, y_marks)};
+  // From step 0, unless most of the chart would then be empty, as after a resume.
+  return {Scale::around(low.x < high.x / 2 ? 0 : low.x, high.x, x_marks), Scale::around(low.y, high.y, y_marks)};
 }
 
 }  // namespace trireme

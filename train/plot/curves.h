@@ -21,7 +21,7 @@ struct RunCurves {
 
 /// Reads the metrics.jsonl of a run's folder; `path` may also be such a file. A line that is still being written is
 /// left out. Throws ExitCode::usage if there is none or it has no step, ExitCode::data if a line is not a step's
-/// record.
+/// record or it is no file, ExitCode::io if it cannot be read.
 RunCurves read_curves(const std::filesystem::path& path);
 
 /// `lines`: the content of the metrics.jsonl `file`. Throws as read_curves().
@@ -37,6 +37,10 @@ struct Scale {
   std::vector<double> marks() const;
   double fraction(double value) const { return (value - low) / (high - low); }
 };
+
+/// A text for each mark, all with the same unit and the same number of decimals, and no two the same: "1.85", "1.90".
+/// Losses are written out; `counts` from 10,000 on in thousands, millions and so on: "12.50k".
+std::vector<std::string> mark_labels(const Scale& scale, bool counts);
 
 /// The axes of these runs: steps, and losses.
 struct Axes {

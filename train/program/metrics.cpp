@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace trireme {
@@ -16,7 +17,16 @@ class JsonLine {
   void add(const char* key, std::int64_t value) { member(key, fmt::format("{}", value)); }
   // {} prints the shortest text that reads back as the same double.
   void add(const char* key, double value) { member(key, std::isfinite(value) ? fmt::format("{}", value) : "null"); }
-  std::string finish() { return text_ + "}"; }
+  void add(const char* key, const std::vector<std::pair<std::string, double>>& values) {
+    JsonLine inner;
+    for (const auto& [name, value] : values) {
+      const nlohmann::json text(name);
+      const std::string quoted = text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      inner.add(quoted.substr(1, quoted.size() - 2).c_str(), value);
+    }
+    member(key, inner.finish());
+  }
+  std::string finish() { return text_.empty() ? "{}" : text_ + "}"; }
 
  private:
   void member(const char* key, const std::string& value) {
@@ -51,6 +61,7 @@ void StepRecord::set_routing(const nn::RoutingReport& report, const nn::ExpertsO
 std::string to_json_line(const StepRecord& r) {
   JsonLine line;
   for_each_value(r, [&line](const char* key, auto value) { line.add(key, value); });
+  if (!r.epochs.empty()) line.add("epochs", r.epochs);
   return line.finish();
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "nn/experts_options.h"
 #include "nn/routing.h"
@@ -30,8 +32,9 @@ struct StepRecord {
   /// From the routers of this step (nn::RoutingReport), for models with experts. A loss is set only if its weight is
   /// not 0.
   std::optional<double> aux_loss, z_loss, expert_imbalance;
-  std::optional<double> loss_scale;        ///< for the next step
-  std::optional<std::int64_t> peak_bytes;  ///< peak of tensor memory on the rank that writes
+  std::optional<double> loss_scale;                    ///< for the next step
+  std::optional<std::int64_t> peak_bytes;              ///< peak of tensor memory on the rank that writes
+  std::vector<std::pair<std::string, double>> epochs;  ///< Task::epochs()
 
   /// Sets the times and the token rate from a lap of steps of `tokens_per_step` each.
   void set_times(const PhaseTimes::Lap& lap, std::int64_t tokens_per_step);
@@ -40,8 +43,8 @@ struct StepRecord {
   void set_communication(const CommunicationTimes& sums, std::int64_t steps);
 };
 
-/// Calls use(key, value) for every value that is set, in the order of a line of metrics.jsonl. A value is an
-/// std::int64_t or a double.
+/// Calls use(key, value) for every value that is set, except epochs, in the order of a line of metrics.jsonl. A value
+/// is an std::int64_t or a double.
 template <class F>
 void for_each_value(const StepRecord& r, const F& use) {
   const auto use_if_set = [&use](const char* key, const auto& value) {

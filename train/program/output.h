@@ -15,6 +15,16 @@ bool output_is_terminal();
 /// the program.
 void write_out(std::string_view text);
 
+/// The same in bold, where the terminal has colour.
+void write_out_bold(std::string_view text);
+
+/// Call at the start of the process, if there was no standard output then.
+void note_output_closed();
+
+/// Throws ExitCode::io if there was no standard output at the start. For programs whose result is what they print:
+/// write_out() calls it, others call it before they compute. A program whose result is in files may go on without.
+void require_output();
+
 /// Throws as write_out() if an earlier write to standard output, by whatever function, has failed.
 void require_written();
 

@@ -52,6 +52,16 @@ std::string shortened(std::string_view message) {
   return without_middle(text, longest, 1000, 1000);
 }
 
+/// A remark for a failure that may be about a relative path, if the current folder was removed.
+std::string_view without_folder(ExitCode code) {
+  const bool about_files = code == ExitCode::usage || code == ExitCode::data || code == ExitCode::io;
+  std::error_code error;
+  if (about_files) static_cast<void>(std::filesystem::current_path(error));
+  return error == std::errc::no_such_file_or_directory
+             ? "; the current folder was removed, and relative paths lead nowhere: change to another folder"
+             : "";
+}
+
 }  // namespace
 
 Error to_error(const std::exception_ptr& exception) {
@@ -84,8 +94,9 @@ std::string fatal_message(const std::exception_ptr& exception) {
   std::string_view what = error.what();
   constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes after this prefix
   if (what.starts_with(name)) what.remove_prefix(name.size());
-  return fmt::format("trireme: FATAL[{}] {}{}{}{}{}", static_cast<int>(error.code()), place, place.empty() ? "" : ": ",
-                     shortened(safe_text(what)), note.empty() ? "" : "; ", note);
+  return fmt::format("trireme: FATAL[{}] {}{}{}{}{}{}", static_cast<int>(error.code()), place,
+                     place.empty() ? "" : ": ", shortened(safe_text(what)), note.empty() ? "" : "; ", note,
+                     without_folder(error.code()));
 }
 
 int report(const std::exception_ptr& exception) {
@@ -99,7 +110,7 @@ int report(const std::exception_ptr& exception) {
 }
 
 int run_program(const std::function<int()>& body) {
-  claim_standard_streams();
+  if (!claim_standard_streams()) note_output_closed();
   static_cast<void>(output_is_terminal());
   // A write beyond the file size limit then returns an error (core/io.cpp) instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -14,7 +14,7 @@ void Rank::begin_step(std::int64_t number) {
   step = number;
   watch::Beacon::current()->begin_step(number);
   if (!stragglers) return;
-  for (const std::string& line : stragglers->look()) Screen::of_process().warn("trireme: straggler: " + line);
+  for (const std::string& line : stragglers->look()) Screen::of_process().warning("straggler: " + line);
 }
 
 }  // namespace trireme

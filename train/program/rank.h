@@ -17,10 +17,12 @@ namespace trireme {
 class FolderName {
  public:
   explicit FolderName(std::string path) : path_(std::move(path)) {}
+  /// The path; empty: none.
   std::string get() const {
     const std::lock_guard lock(mutex_);
     return path_;
   }
+  /// Sets the path.
   void set(std::string path) {
     const std::lock_guard lock(mutex_);
     path_ = std::move(path);

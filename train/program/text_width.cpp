@@ -1,10 +1,9 @@
 // The C library knows how wide each character is (wcwidth), in a locale of UTF-8.
 #include "train/program/text_width.h"
 
+#include <algorithm>
 #include <clocale>
 #include <cwchar>
-
-#include <algorithm>
 
 #include "data/utf8.h"
 
@@ -45,7 +44,7 @@ void for_characters(std::string_view line, const Each& each) {
   }
 }
 
-/// Appends the words of one line of text.
+/// Appends one line of text, broken into lines of at most `columns`.
 void wrap_line(std::string_view line, int columns, std::vector<std::string>& lines) {
   while (columns_of(line) > columns) {
     std::size_t most = cut_to_columns(line, columns).size();
@@ -85,6 +84,13 @@ std::string_view cut_to_columns(std::string_view line, int columns) {
   return line.substr(0, size);
 }
 
+std::string shortened_to_columns(std::string_view line, int columns) {
+  constexpr int dots = 3;
+  if (columns_of(line) <= columns) return std::string(line);
+  return columns <= dots ? std::string(cut_to_columns(line, columns))
+                         : std::string(cut_to_columns(line, columns - dots)) + "...";
+}
+
 std::string padded_to_columns(std::string_view line, int columns) {
   return std::string(line) + std::string(static_cast<std::size_t>(std::max(0, columns - columns_of(line))), ' ');
 }
@@ -97,6 +103,24 @@ std::vector<std::string> wrapped_lines(std::string_view text, int columns) {
     begin = end + 1;
   }
   return lines;
+}
+
+std::string wrapped_text(std::string_view text, int columns) {
+  const std::string indent(columns > 20 ? 2 : 0, ' ');
+  std::string result;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    const std::string first = wrapped_lines(line, columns).front();
+    result += (begin == 0 ? "" : "\n") + first;
+    line.remove_prefix(first.size());
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    if (!line.empty())
+      for (const std::string& rest : wrapped_lines(line, columns - static_cast<int>(indent.size())))
+        result.append("\n").append(indent).append(rest);
+    begin = end + 1;
+  }
+  return result;
 }
 
 }  // namespace trireme

@@ -18,10 +18,12 @@
 
 namespace trireme {
 
+/// How the time of a step divides into phases.
 class PhaseTimes {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = std::chrono::steady_clock;  ///< what times are measured with
 
+  /// While it lives, time counts for a phase.
   class Scope {
    public:
     Scope(PhaseTimes& times, Phase phase);
@@ -40,6 +42,7 @@ class PhaseTimes {
     friend class PhaseTimes;
   };
 
+  /// Starts a phase.
   [[nodiscard]] Scope time(Phase phase) { return Scope(*this, phase); }
   /// Adds `seconds` that were measured elsewhere, and subtracts them from the enclosing scope.
   void add(Phase phase, double seconds);
@@ -48,8 +51,9 @@ class PhaseTimes {
   struct Lap {
     double step_ms = 0;  ///< wall clock per step, without phases between steps
     std::array<double, phases> ms{};
-    double ms_of(Phase phase) const { return ms[static_cast<std::size_t>(phase)]; }
+    double ms_of(Phase phase) const { return ms[static_cast<std::size_t>(phase)]; }  ///< of a phase
   };
+  /// The times since the last lap, for each of `steps` steps.
   Lap lap(std::int64_t steps);
 
   const PhaseSeconds& totals() const { return totals_; }

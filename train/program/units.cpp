@@ -30,6 +30,11 @@ std::string format_duration(double seconds) {
   return fmt::format("{}d{:02}h", s / 86400, s % 86400 / 3600);
 }
 
+std::string format_elapsed(double seconds) {
+  return std::isfinite(seconds) && seconds >= 0 && seconds < 59.95 ? fmt::format("{:.1f} s", seconds)
+                                                                   : format_duration(seconds);
+}
+
 std::string format_count(double count) { return scaled(count, 1000, std::array{"", "k", "M", "G", "T"}); }
 std::string format_bytes(double bytes) { return scaled(bytes, 1024, std::array{" B", " KiB", " MiB", " GiB", " TiB"}); }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "core/cpu/level.h"
 #include "core/cpu/processor.h"
+#include "parallel/comm/mpi_transport.h"
 #include "train/program/build_facts.h"
 
 namespace trireme {
@@ -10,8 +12,10 @@ namespace {
 
 std::string_view commit = "unknown";  // set before main() begins, never changed after that
 
-/// What the compiler may use of the processor, the largest vectors first.
-std::string_view instructions() {
+/// What kernels use of the processor, in a build that chooses it when it runs; otherwise what the compiler may use, the
+/// largest vectors first.
+std::string instructions() {
+  if (cpu::levels().size() > 1) return fmt::format("kernels for {} on this processor", cpu::levels().back()->name);
 #if defined(__AVX512F__)
   return "AVX-512";
 #elif defined(__AVX2__)
@@ -21,6 +25,11 @@ std::string_view instructions() {
 #else
   return "the least of this family";
 #endif
+}
+
+std::string mpi_version() {
+  const comm::MpiTransport* transport = comm::mpi_transport();
+  return transport == nullptr ? "off" : fmt::format("version {} of the standard", transport->version());
 }
 
 }  // namespace
@@ -41,7 +50,7 @@ std::string version_text(std::string_view program) {
       "CUDA          {}\n"
       "bf16 products {} on this processor\n",
       program, build_facts::version, commit, build_facts::compiler, build_facts::compiler_version,
-      build_facts::build_type, build_facts::processor, instructions(), build_facts::mpi, build_facts::cuda,
+      build_facts::build_type, build_facts::processor, instructions(), mpi_version(), build_facts::cuda,
       cpu::name(cpu::bf16_units().back()));
 }
 

@@ -15,9 +15,11 @@ namespace trireme {
 std::string predicted_memory(const TrainOptions& options, const ParameterList& parameters, double activations,
                              double workspace = 0);
 
-/// The number of parameters of a whole model, and how many of them belong to experts, which ep cuts.
+/// The number of parameters of a whole model, and how many of them belong to experts, which ep cuts, and to matrices
+/// between hidden layers, for which Muon keeps less state; 0: not known, and counted as the others. Frozen ones have
+/// neither gradients nor optimizer state.
 struct ParameterCounts {
-  std::int64_t all = 0, experts = 0;
+  std::int64_t all = 0, experts = 0, hidden_matrices = 0, frozen = 0;
 };
 
 /// Bytes of weights, gradients and optimizer state of all ranks together.

@@ -10,6 +10,7 @@
 
 namespace trireme {
 
+/// How much memory a rank may use, and what limits it.
 struct UsableMemory {
   double bytes = 0;
   std::string text;  ///< for messages: "this machine has"

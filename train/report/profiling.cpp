@@ -10,6 +10,8 @@
 #include "core/io.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/texts.h"
+#include "train/program/screen.h"
+#include "train/program/text_width.h"
 #include "train/report/report.h"
 
 namespace trireme {
@@ -82,6 +84,46 @@ double outermost_seconds(const std::vector<ProfileEvent>& events, std::string_vi
   return seconds;
 }
 
+/// The columns of the table of kernels, for a line of `columns`; 0: any width. A narrow line leaves out the rates, and a
+/// narrower one also the share of the roofline, so that names stay long enough to tell kernels apart.
+class TableColumns {
+ public:
+  TableColumns(const std::optional<MachineSpeed>& machine, int columns) {
+    constexpr int longest_name = 58, good_name = 40, shortest_name = 12;
+    constexpr int times_width = 25, rates_width = 17, roofline_width = 14;
+    const auto fits = [columns](int others) { return columns == 0 || columns - others >= good_name; };
+    int others = times_width;
+    roofline_ = machine && fits(others + roofline_width);
+    if (roofline_) others += roofline_width;
+    rates_ = fits(others + rates_width);
+    if (rates_) others += rates_width;
+    name_width_ = columns == 0 ? longest_name : std::clamp(columns - others, shortest_name, longest_name);
+  }
+  bool roofline() const { return roofline_; }
+
+  std::string line(const std::string& name, const std::string& calls, const std::string& ms, const std::string& share,
+                   const std::string& rates, const std::string& of_roofline) const {
+    return fmt::format("{} {:>7} {:>9} {:>6}{}{}\n",
+                       padded_to_columns(shortened_to_columns(name, name_width_), name_width_), calls, ms, share,
+                       rates_ ? rates : "", roofline_ ? of_roofline : "");
+  }
+  static std::string rates(const std::string& flops, const std::string& bytes) {
+    return fmt::format(" {:>8} {:>7}", flops, bytes);
+  }
+
+ private:
+  bool rates_ = false, roofline_ = false;
+  int name_width_ = 0;
+};
+
+std::string roofline_text(const MachineSpeed& machine) {
+  return fmt::format(
+      "roofline: this rank's threads compute at most {:.0f} GFLOP/s in f32{} and copy {:.1f} GB/s, measured just "
+      "now; a kernel whose data is still in a cache may exceed it\n",
+      machine.flops * 1e-9, machine.bf16_flops > 0 ? fmt::format(", {:.0f} in bf16", machine.bf16_flops * 1e-9) : "",
+      machine.bytes * 1e-9);
+}
+
 std::string lane_name(int lane) { return lane == 0 ? "computation" : "communication"; }
 
 }  // namespace
@@ -109,36 +151,31 @@ std::string trace_events(const std::vector<ProfileEvent>& events, int rank, cons
 }
 
 std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, std::int64_t steps,
-                         const std::optional<MachineSpeed>& machine) {
+                         const std::optional<MachineSpeed>& machine, int columns) {
+  const TableColumns table(machine, columns);
   const auto per_step = [&](double seconds) {
-    return seconds * 1e3 / static_cast<double>(std::max<std::int64_t>(1, steps));
+    return fmt::format("{:.2f}", seconds * 1e3 / static_cast<double>(std::max<std::int64_t>(1, steps)));
   };
-  std::string text = fmt::format("{:<58} {:>7} {:>9} {:>6} {:>8} {:>7}{}\n", "kernel", "calls", "ms/step", "share",
-                                 "GFLOP/s", "GB/s", machine ? "  of roofline" : "");
+  const auto share = [&](double seconds) { return fmt::format("{:.1f}%", 100 * seconds / wall); };
+  const auto billions = [](double value) { return value > 0 ? fmt::format("{:.1f}", value * 1e-9) : std::string("-"); };
+  std::string text =
+      table.line("kernel", "calls", "ms/step", "share", TableColumns::rates("GFLOP/s", "GB/s"), "  of roofline");
   double kernels = 0;
   for (const Row& row : kernel_rows(events)) {
-    const auto number = [](double value) { return value > 0 ? fmt::format("{:.1f}", value * 1e-9) : std::string("-"); };
-    text += fmt::format("{:<58} {:>7} {:>9.2f} {:>5.1f}% {:>8} {:>7}", row.name, row.calls, per_step(row.seconds),
-                        100 * row.seconds / wall, number(row.flops / row.seconds), number(row.bytes / row.seconds));
-    if (machine && row.bytes > 0) text += fmt::format("  {:>10.0f}%", 100 * row.least(*machine) / row.seconds);
-    text += "\n";
+    const bool known = machine && row.bytes > 0;
+    text += table.line(row.name, std::to_string(row.calls), per_step(row.seconds), share(row.seconds),
+                       TableColumns::rates(billions(row.flops / row.seconds), billions(row.bytes / row.seconds)),
+                       known ? fmt::format("  {:>10.0f}%", 100 * row.least(*machine) / row.seconds) : "");
     kernels += row.seconds;
   }
   const double collectives = outermost_seconds(events, "collective");
   const auto sum = [&](const char* name, double seconds) {
-    text += fmt::format("{:<58} {:>7} {:>9.2f} {:>5.1f}%\n", name, "", per_step(seconds), 100 * seconds / wall);
+    return table.line(name, "", per_step(seconds), share(seconds), "", "");
   };
-  sum("all kernels", kernels);
-  if (collectives > 0) sum("waiting for other ranks", collectives);
-  sum("everything else", std::max(0.0, wall - kernels - collectives));
-  if (machine)
-    text += fmt::format(
-        "roofline: this rank's threads compute at most {:.0f} GFLOP/s in f32{} and copy {:.1f} GB/s, measured just "
-        "now; a kernel whose data is still in a cache may exceed it\n",
-        machine->flops * 1e-9,
-        machine->bf16_flops > 0 ? fmt::format(", {:.0f} in bf16", machine->bf16_flops * 1e-9) : "",
-        machine->bytes * 1e-9);
-  return text;
+  text += sum("all kernels", kernels);
+  if (collectives > 0) text += sum("waiting for other ranks", collectives);
+  text += sum("everything else", std::max(0.0, wall - kernels - collectives));
+  return table.roofline() ? text + roofline_text(*machine) : text;
 }
 
 std::string device_work_line(const DeviceWork& work, std::int64_t steps) {
@@ -196,17 +233,17 @@ void Profiling::stop(std::int64_t steps) {
   const std::vector<std::string> ranks = gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
   if (mesh_.rank() == 0) {
     write_file(path_, fmt::format("{}\"ms\", \"traceEvents\": [\n{}\n]}}\n", trace_beginning, fmt::join(ranks, ",\n")));
-    table_ =
-        fmt::format("{} steps of rank 0\n{}{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n",
-                    steps, kernel_table(events, profiler_->seconds(), steps, machine_),
-                    device_ == Device::cpu ? "" : device_work_line(work_, steps) + "\n", path_);
+    table_ = fmt::format(
+        "{} steps of rank 0\n{}{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n", steps,
+        kernel_table(events, profiler_->seconds(), steps, machine_, Screen::of_process().line_columns()),
+        device_ == Device::cpu ? "" : device_work_line(work_, steps) + "\n", path_);
   }
   began_ = -1;
 }
 
 std::optional<std::string> Profiling::finish() {
   if (began_ >= 0) stop(made_ + 1 - began_);
-  // A resumed run near its end, or a run that was told to leave.
+  // Too few steps: a resumed run near its end, or one that a signal has ended.
   if (profiler_ != nullptr && !recorded_ && mesh_.rank() == 0)
     table_ = fmt::format(
         "--profile {}: nothing was recorded, as this start made no steps after its first {}; run it for more "

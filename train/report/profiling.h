@@ -29,6 +29,7 @@
 
 namespace trireme {
 
+/// Profiles some steps of a run, and writes the reports.
 class Profiling {
  public:
   static constexpr std::int64_t warm_up = 2;  ///< steps before the first recorded one
@@ -43,6 +44,7 @@ class Profiling {
 
   /// `made`: steps that this run has made. Collective if recording begins or ends.
   void before_step(std::int64_t made);
+  /// Call after each step: starts or ends the profile.
   void after_step();
   /// After the last step: writes a trace that is not written yet. Returns the table on rank 0, or a message if there
   /// were too few steps to record. Collective.
@@ -68,9 +70,10 @@ class Profiling {
 std::string trace_events(const std::vector<ProfileEvent>& events, int rank, const std::string& where);
 
 /// The kernels of one rank by name and shapes, longest first. `wall`: total seconds of `steps` steps. Without
-/// `machine`, the roofline column is omitted.
+/// `machine`, the roofline column is omitted. In a window of `columns` the rates, and then the roofline column, are
+/// omitted, and names are cut; 0: any width.
 std::string kernel_table(const std::vector<ProfileEvent>& events, double wall, std::int64_t steps,
-                         const std::optional<MachineSpeed>& machine);
+                         const std::optional<MachineSpeed>& machine, int columns = 0);
 
 /// "per step: 1,234 launches, 56 copies, 789 allocations on the device; waits for the device: 1"
 std::string device_work_line(const DeviceWork& work, std::int64_t steps);

@@ -1,5 +1,7 @@
 #include "train/report/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -34,9 +36,9 @@ std::string pipeline_row(const TrainOptions& o, const StartFacts& facts) {
   std::string layers;
   for (const pipeline::BlockRange& range : facts.plan)
     layers += fmt::format("{}{}", layers.empty() ? "" : ",", range.count);
-  return fmt::format("{}, {} stages{} of {} layers, {} micro-batches: bubble {:.1f}% of a step", o.mesh.pipeline,
+  return fmt::format("{}, {} stages{} of {} layers, {} micro-batch{}: bubble {:.1f}% of a step", o.mesh.pipeline,
                      stages, stages == ranks ? "" : fmt::format(" on {} rank{}", ranks, ranks == 1 ? "" : "s"), layers,
-                     micro_batches, facts.bubble * 100);
+                     micro_batches, micro_batches == 1 ? "" : "es", facts.bubble * 100);
 }
 
 std::string learning_rate_row(const ScheduleOptions& s) {
@@ -71,35 +73,53 @@ std::vector<LabelledValue> details(const TrainOptions& o, const StartFacts& fact
   return rows;
 }
 
-std::string out_row(const RunOptions& o) {
-  if (o.out.empty()) return "nothing is kept: --out none";
-  std::string when = "after the last step";
-  if (o.checkpoint_minutes > 0) when = fmt::format("every {:g} minutes, and {}", o.checkpoint_minutes, when);
-  if (o.checkpoint_every > 0)
-    when = fmt::format("every {} step{}, {}{}", o.checkpoint_every, o.checkpoint_every == 1 ? "" : "s",
-                       o.checkpoint_minutes > 0 ? "" : "and ", when);
-  return fmt::format("{}; checkpoints {}, or when a signal asks for one", o.out, when);
+/// When checkpoints are saved, and which of them stay.
+std::string checkpoints_row(const RunOptions& o, std::int64_t eval_every) {
+  std::vector<std::string> when;
+  if (o.checkpoint_every > 0) when.push_back(fmt::format("every {} steps", o.checkpoint_every));
+  if (o.checkpoint_minutes > 0) when.push_back(fmt::format("every {:g} minutes", o.checkpoint_minutes));
+  when.emplace_back("after the last step");
+  when.emplace_back("on a signal");
+  const bool best = o.keep_best && eval_every > 0;
+  if (best) when.push_back(fmt::format("at each new lowest validation loss (computed every {} steps)", eval_every));
+  const std::string last = when.back();
+  when.pop_back();
+  std::string text = fmt::format("{}, and {}", fmt::join(when, ", "), last);
+  if (o.keep) return text + fmt::format("; the newest {}{} stay", *o.keep, best ? " and the best" : "");
+  return text + (best ? "; of the latter only the best stays" : "; all stay");
 }
 
-std::string optimizer_row(const OptimizerOptions& o) {
+std::string optimizer_row(const OptimizerOptions& o, double lr) {
   const std::string clip = o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping";
   if (o.optimizer == "sgd")
-    return fmt::format("sgd, momentum {}, weight decay {}, {}", o.momentum, o.weight_decay, clip);
-  return fmt::format("adamw, beta {} and {}, eps {}, weight decay {}, {}", o.beta1, o.beta2, o.eps, o.weight_decay,
-                     clip);
+    return fmt::format("sgd, momentum {}{}, weight decay {}, {}", o.decay_of_momentum(),
+                       o.looks_ahead() ? " (Nesterov)" : "", o.weight_decay, clip);
+  if (o.optimizer == "lion")
+    return fmt::format("lion, beta {} and {}, weight decay {}, {}", o.beta1, o.second_beta(), o.weight_decay, clip);
+  if (o.optimizer == "adafactor")
+    return fmt::format("adafactor, beta2 1 - t^-{}, updates of at most {}{}, weight decay {}, {}", o.adafactor_decay,
+                       o.adafactor_clip, o.adafactor_relative ? ", relative to the weights" : "", o.weight_decay, clip);
+  const std::string adamw = fmt::format("adamw, beta {} and {}, eps {}", o.beta1, o.second_beta(), o.eps);
+  if (o.optimizer == "adamw") return fmt::format("{}, weight decay {}, {}", adamw, o.weight_decay, clip);
+  return fmt::format(
+      "muon for matrices, learning rate {:.3g}, scale {}, momentum {}{}; for others {}; weight decay {}, {}",
+      o.matrix_lr(lr), optim::name(o.muon_scale), o.decay_of_momentum(), o.looks_ahead() ? " (Nesterov)" : "", adamw,
+      o.weight_decay, clip);
 }
 
 }  // namespace
 
 std::string aligned_lines(const std::vector<LabelledValue>& rows, int columns) {
-  constexpr int narrowest_value = 20, unlimited = std::numeric_limits<int>::max();
+  constexpr int narrowest = 50, unlimited = std::numeric_limits<int>::max();
+  const bool stacked = columns > 0 && columns < narrowest;
   int width = 0;
   for (const LabelledValue& row : rows) width = std::max(width, columns_of(row.first));
+  if (stacked) width = 0;
   std::string text;
   for (const auto& [label, value] : rows) {
-    std::string_view first = label;  // stands before the first line only
-    for (const std::string& line :
-         wrapped_lines(value, columns > 0 ? std::max(columns - width - 2, narrowest_value) : unlimited)) {
+    if (stacked) text += std::string(cut_to_columns(label, columns)) + "\n";
+    std::string_view first = stacked ? "" : std::string_view(label);  // stands before the first line only
+    for (const std::string& line : wrapped_lines(value, columns > 0 ? std::max(columns - width - 2, 1) : unlimited)) {
       text += fmt::format("{}  {}\n", padded_to_columns(first, width), line);
       first = "";
     }
@@ -115,14 +135,17 @@ RunPlanned plan_of_run(const TrainOptions& o, const StartFacts& facts) {
   rows = {{"device", device_row(o, facts)},
           {"precision", f32 ? "f32" : fmt::format("{}, gradients and master weights in f32", name(p.dtype))}};
   rows.insert(rows.end(), facts.task.begin(), facts.task.end());
-  const std::vector<LabelledValue> others = {{"mesh", mesh_row(o.mesh)},
-                                             {"schedule", pipeline_row(o, facts)},
-                                             {"optimizer", optimizer_row(o.optimizer)},
-                                             {"learning rate", learning_rate_row(o.schedule)},
-                                             {"memory per rank", facts.memory},
-                                             {"batch", facts.batch},
-                                             {"kept in", out_row(o.run)}};
+  const std::vector<LabelledValue> others = {
+      {"mesh", mesh_row(o.mesh)},
+      {"schedule", pipeline_row(o, facts)},
+      {"optimizer", optimizer_row(o.optimizer, o.schedule.lr)},
+      {"learning rate", learning_rate_row(o.schedule)},
+      {"memory per rank", facts.memory},
+      {"batch", facts.batch},
+  };
   rows.insert(rows.end(), others.begin(), others.end());
+  if (!o.run.dry_run) rows.emplace_back("kept in", o.run.out.empty() ? "nothing is kept: --out none" : o.run.out);
+  if (!o.run.out.empty()) rows.emplace_back("checkpoints", checkpoints_row(o.run, facts.eval_every));
   plan.details = details(o, facts);
   return plan;
 }
@@ -151,13 +174,22 @@ std::string axis_groups(const MeshShape& mesh, Axis axis) {
   return groups > shown ? text + fmt::format(" ... ({} groups)", groups) : text;
 }
 
-std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps) {
+std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps, int columns) {
   const double wall = std::max(wall_seconds, 1e-9);
-  std::string text =
-      fmt::format("{:<26} {:>10} {:>7} {:>12}\n", "where the time went", "seconds", "share", "ms per step");
+  const auto fits = [columns](int width) { return columns == 0 || width <= columns; };
+  const bool with_share = fits(38), with_steps = fits(58);
+  const int label_width = with_steps ? 26 : 19;
+  const auto line = [&](std::string_view label, const std::string& seconds, const std::string& share,
+                        const std::string& per_step) {
+    std::string text = fmt::format("{:<{}} {:>10}", shortened_to_columns(label, label_width), label_width, seconds);
+    if (with_share) text += fmt::format(" {:>7}", share);
+    if (with_steps && !per_step.empty()) text += fmt::format(" {:>12}", per_step);
+    return text + "\n";
+  };
+  std::string text = line("where the time went", "seconds", "share", "ms per step");
   const auto row = [&](std::string_view label, double seconds, bool per_step) {
-    text += fmt::format("{:<26} {:>10.2f} {:>6.1f}%", label, seconds, 100 * seconds / wall);
-    text += per_step && steps > 0 ? fmt::format(" {:>12.2f}\n", seconds * 1e3 / static_cast<double>(steps)) : "\n";
+    text += line(label, fmt::format("{:.2f}", seconds), fmt::format("{:.1f}%", 100 * seconds / wall),
+                 per_step && steps > 0 ? fmt::format("{:.2f}", seconds * 1e3 / static_cast<double>(steps)) : "");
   };
   double claimed = 0;
   for (std::size_t i = 0; i < totals.size(); ++i) {

@@ -15,7 +15,7 @@
 namespace trireme {
 
 /// Two columns, the labels padded to one width. A value of several lines continues in its column. Values are wrapped at
-/// words so that all fits into `columns`; 0: they are not wrapped.
+/// words so that all fits into `columns`; 0: they are not wrapped. In a narrow window a label has a line of its own.
 std::string aligned_lines(const std::vector<LabelledValue>& rows, int columns = 0);
 
 /// Facts for the start table that are not in the options.
@@ -30,6 +30,7 @@ struct StartFacts {
   bool own_cores = false;           ///< threads are pinned to cores of their own
   double bubble = 0;                ///< idle fraction of a step in the pipeline schedule
   std::string memory;               ///< predicted, per rank
+  std::int64_t eval_every = 0;      ///< steps between validation losses during training; 0: there are none
 };
 
 /// What will be trained: device, precision, data and model, mesh, schedule, memory.
@@ -41,7 +42,8 @@ std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler);
 /// The ranks of every group along an axis: "[0 1] [2 3]". Of many groups, only the first few.
 std::string axis_groups(const MeshShape& mesh, Axis axis);
 
-/// Seconds, share and time per step of each phase, and the time outside all phases.
-std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps);
+/// Seconds, share and time per step of each phase, and the time outside all phases. Columns that do not fit into
+/// `columns` are left out; 0: any width.
+std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps, int columns = 0);
 
 }  // namespace trireme

@@ -1,11 +1,39 @@
 #include "train/runs/checkpointing.h"
 
+#include <cmath>
+#include <nlohmann/json.hpp>
+
 #include "parallel/comm/texts.h"
 #include "train/faults/injection.h"
 #include "train/program/signals.h"
 #include "train/runs/origin.h"
+#include "train/step/setup.h"
 
 namespace trireme {
+
+namespace {
+
+/// A larger --steps stretches a schedule that ends with the run: the learning rate then jumps. A message with both, or
+/// empty.
+std::string stretched_schedule(const ScheduleOptions& now, const Resumed& resumed) {
+  const auto saved = nlohmann::json::parse(resumed.configuration, nullptr, false);
+  if (now.decay_steps || !saved.is_object() || !saved.contains("steps") || !saved["steps"].is_number_integer())
+    return {};
+  ScheduleOptions before = now;
+  before.steps = saved["steps"].get<std::int64_t>();
+  const std::int64_t made = resumed.progress.steps;
+  if (before.steps == now.steps || before.steps < made || before.steps <= now.warmup_steps) return {};
+  const double was = make_lr_schedule(before).at(made), is = make_lr_schedule(now).at(made);
+  if (std::abs(is - was) <= 0.01 * was) return {};
+  std::string text = fmt::format(
+      "--steps is {} now and was {}: the schedule is stretched, and the learning rate goes on with {:.2e} instead of "
+      "{:.2e}",
+      now.steps, before.steps, is, was);
+  return now.lr_schedule == optim::LrShape::wsd ? text
+                                                : fmt::format("{}; --decay-steps {} keeps it", text, before.steps);
+}
+
+}  // namespace
 
 std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const RunIdentity& run,
                                   EventStream& events) {
@@ -29,12 +57,19 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
   if (made >= wanted)
     fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
          resumed->path.string(), made, wanted);
+  if (!resumed->dropped.empty()) events.warn(resumed->dropped);
+  if (const std::string stretched = stretched_schedule(o.schedule, *resumed); !stretched.empty())
+    events.warn(stretched);
   return resumed;
 }
 
 Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, const RunIdentity& run,
                              const std::optional<Resumed>& resumed, EventStream& events)
-    : options_(options), trainer_(trainer), run_(run), events_(events) {
+    : options_(options),
+      trainer_(trainer),
+      run_(run),
+      checkpoints_(std::filesystem::path(options.run.out) / "checkpoints"),
+      events_(events) {
   if (options.run.out.empty()) return;
   std::error_code unknown;
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
@@ -42,15 +77,50 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
   saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, options.run.config, options.run.keep);
   // A run that resumes in its own folder has nothing to save before its first step.
   if (resumed && std::filesystem::weakly_canonical(resumed->path.parent_path(), unknown) ==
-                     std::filesystem::weakly_canonical(std::filesystem::path(options.run.out) / "checkpoints", unknown))
+                     std::filesystem::weakly_canonical(checkpoints_, unknown))
     saved_step_ = resumed->progress.steps;
   can_roll_back_ = saved_step_ >= 0;
+  note_saved(saved_step_);
+  if (can_roll_back_) change_best([&] { checkpoint::Best::go_back(checkpoints_, saved_step_); });
 }
 
-// A signal reaches ranks at different steps, and clocks differ; for --checkpoint-minutes, rank 0's clock decides. So
-// every rank adds its requests to one number, and all ranks read the same sum.
+// ---- the best checkpoint --------------------------------------------------------------------------------------------
+
+/// On rank 0, which alone reads best.json: whether the validation loss after `step` is lower than that of every earlier
+/// checkpoint, also of one that is being saved. On other ranks false.
+bool Checkpointing::beats_best(std::int64_t step) const {
+  if (!saver_ || !options_.run.keep_best || validated_.first != step || trainer_.model().mesh().rank() != 0)
+    return false;
+  const double loss = validated_.second;
+  if (saver_->busy() && saving_loss_ && *saving_loss_ <= loss) return false;
+  const std::optional<checkpoint::Best> best = checkpoint::Best::read(checkpoints_);
+  return !best || loss < best->loss;
+}
+
+/// Changes best.json on rank 0. A full disk may have no room for it and still enough for the rest.
+template <class F>
+void Checkpointing::change_best(const F& change) {
+  if (trainer_.model().mesh().rank() != 0) return;
+  try {
+    change();
+  } catch (const Error& error) {
+    events_.warn(fmt::format("{}; training goes on, and the checkpoint that OUT/best names may not be the best one",
+                             error.reason()));
+  }
+}
+
+void Checkpointing::note_validation_at_start(std::int64_t step, double loss) {
+  if (!saver_ || !options_.run.keep_best || saved_step_ != step || !std::isfinite(loss)) return;
+  change_best([&] { checkpoint::Best::update(checkpoints_, step, loss); });
+}
+
+// ---- when to save ---------------------------------------------------------------------------------------------------
+
+// A signal reaches ranks at different steps, and clocks differ; for --checkpoint-minutes, rank 0's clock decides, and
+// rank 0 decides whether a validation loss is the lowest. So every rank adds its requests to one number, and all ranks
+// read the same sum.
 Checkpointing::Due Checkpointing::agree(std::int64_t step) {
-  constexpr std::int64_t leave = 1, save = leave << 20, minutes = save << 20;  // for fewer than 2^20 ranks
+  constexpr std::int64_t leave = 1, save = leave << 20, minutes = save << 20, best = minutes << 1;  // < 2^20 ranks
   const RunOptions& o = options_.run;
   const DeviceMesh& mesh = trainer_.model().mesh();
   const SignalsNoted noted = signals_noted();
@@ -58,7 +128,8 @@ Checkpointing::Due Checkpointing::agree(std::int64_t step) {
   // One signal to all ranks may reach some before a step boundary and some after it. Signals within a second are one.
   const bool again = asked_step_ >= 0 && noted.save && *noted.save - last_asked_ < std::chrono::seconds(1);
   const bool late = mesh.rank() == 0 && o.checkpoint_minutes > 0 && since.count() >= o.checkpoint_minutes;
-  const std::int64_t mine = (noted.leave ? leave : 0) + (noted.save && !again ? save : 0) + (late ? minutes : 0);
+  const std::int64_t mine = (noted.leave ? leave : 0) + (noted.save && !again ? save : 0) + (late ? minutes : 0) +
+                            (beats_best(step) ? best : 0);
   const Tensor sum = Tensor::from(std::span(&mine, 1), {1});
   mesh.world().all_reduce(sum).wait();
   const std::int64_t all = *sum.data<std::int64_t>();
@@ -68,7 +139,8 @@ Checkpointing::Due Checkpointing::agree(std::int64_t step) {
     last_asked_ = Clock::now();
   }
   const bool by_steps = o.checkpoint_every > 0 && step % o.checkpoint_every == 0;
-  return {.save = asked || by_steps || all >= minutes, .asked = asked, .leave = all % save != 0};
+  const bool wanted = asked || by_steps || all % best >= minutes, is_best = all >= best;
+  return {.save = wanted || is_best, .asked = asked, .leave = all % save != 0, .only_best = is_best && !wanted};
 }
 
 // If the folder was moved or removed, another run may have begun in one of the same name. A save that is under way when
@@ -83,16 +155,36 @@ void Checkpointing::require_own_folder() {
   });
 }
 
-void Checkpointing::begin(Progress progress) {
+void Checkpointing::begin(Progress progress, bool only_best) {
   require_own_folder();
   if (trainer_.scaler().active()) progress.loss_scale = trainer_.scaler().state();
   trainer_.check_replicas();  // do not save wrong values
   trainer_.require_finite_weights();
   last_begin_ = Clock::now();
   can_roll_back_ = true;
-  const bool judged = options_.run.keep_best && validated_.first == progress.steps;
-  saver_->begin(progress, judged ? std::optional(validated_.second) : std::nullopt);
+  if (beats_best(progress.steps)) best_step_ = progress.steps;
+  saving_loss_.reset();
+  std::optional<checkpoint::Judgement> judgement;
+  if (options_.run.keep_best && validated_.first == progress.steps) {
+    saving_loss_ = validated_.second;
+    judgement = {.loss = validated_.second, .only_best = only_best};
+  }
+  saver_->begin(progress, judgement);
   fault::point(fault::Point::save, &trainer_.model().mesh());
+}
+
+void Checkpointing::emit_saved(const checkpoint::Saved& saved, bool leaving) {
+  Saved event = saved_event(saved, saved.step == best_step_);
+  event.asked = saved.step == asked_step_ && !leaving_;
+  event.leaving = leaving;
+  events_.emit(event);
+  note_saved(saved.step);
+}
+
+/// Waits for the save that is under way.
+std::optional<checkpoint::Saved> Checkpointing::wait_for_save() {
+  if (saver_->busy()) events_.emit(Activity{.name = "saving"});
+  return saver_->finish();
 }
 
 void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
@@ -100,8 +192,8 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
     misses_ = 0;
     saved_step_ = saved.step;
     saved_seconds_ = saved.seconds;
-    events_.emit(saved_event(saved));
-    if (saved.step == asked_step_ && !leaving_) events_.say(fmt::format("saved step {}; continuing", saved.step));
+    emit_saved(saved, last && leaving_);
+    if (export_) export_saved(saved);
     return;
   }
   ++misses_;
@@ -112,6 +204,18 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
       fmt::format("could not save step {}: {}; training goes on with earlier checkpoints ({} of {} failures in a row "
                   "that end it)",
                   saved.step, saved.error, misses_, most_misses));
+}
+
+/// The weights are those that were saved, because each save is awaited.
+void Checkpointing::export_saved(const checkpoint::Saved& saved) {
+  events_.emit(Activity{.name = "exporting"});
+  try {
+    events_.say(export_(saved.path));
+  } catch (const Error& error) {  // on all ranks
+    if (error.code() != ExitCode::io) throw;
+    events_.warn(
+        fmt::format("could not export step {}: {}; the checkpoint itself is saved", saved.step, error.reason()));
+  }
 }
 
 bool Checkpointing::after_step(const Progress& progress) {
@@ -126,8 +230,10 @@ bool Checkpointing::after_step(const Progress& progress) {
     return true;
   }
   // The save took longer than the interval: training waits.
-  if (const auto saved = saver_->finish()) report(*saved, false);
-  begin(progress);
+  if (const auto saved = wait_for_save()) report(*saved, false);
+  begin(progress, due.only_best);
+  if (export_)  // later, the weights are those of another step
+    if (const auto saved = wait_for_save()) report(*saved, false);
   return true;
 }
 
@@ -143,6 +249,8 @@ Progress Checkpointing::roll_back() {
   if (found->progress.loss_scale) trainer_.scaler().set_state(*found->progress.loss_scale);
   trainer_.weights_changed();
   saved_step_ = found->progress.steps;
+  validated_ = {-1, 0};
+  change_best([&] { checkpoint::Best::go_back(checkpoints_, saved_step_); });
   return found->progress;
 }
 
@@ -151,7 +259,7 @@ void Checkpointing::complete() noexcept {
     if (!saver_ || !saver_->busy()) return;
     const auto saved = saver_->finish_within(std::chrono::duration<double>(options_.run.timeout));
     if (!saved) return;
-    if (saved->error.empty()) return events_.emit(saved_event(*saved));
+    if (saved->error.empty()) return emit_saved(*saved, false);
     events_.warn(fmt::format("could not save step {}: {}", saved->step, saved->error));
   } catch (const std::exception&) {  // this failed too: the folder keeps its temporary name
   }
@@ -175,16 +283,17 @@ std::string Checkpointing::unfinished_save() const {
 
 void Checkpointing::finish(const Progress& progress) {
   if (saver_) {
-    if (const auto saved = saver_->finish()) report(*saved, saved->step == progress.steps);
+    if (const auto saved = wait_for_save()) report(*saved, saved->step == progress.steps);
     if (saved_step_ != progress.steps) {
-      begin(progress);
-      report(saver_->finish().value(), true);
+      begin(progress, false);
+      report(wait_for_save().value(), true);
     }
   }
   if (!leaving_) return;
   if (supervisor_gone()) events_.warn("the supervisor that started this job is gone: nothing will start it again");
-  events_.say(saver_ ? fmt::format("preempted; saved step {} in {:.2f} s", saved_step_, saved_seconds_)
-                     : fmt::format("preempted after step {}; --out is none: nothing was saved", progress.steps));
+  const char* why = signals_noted().interrupted ? "interrupted" : "preempted";
+  events_.say(saver_ ? fmt::format("{}; saved step {} in {:.2f} s", why, saved_step_, saved_seconds_)
+                     : fmt::format("{} after step {}; --out is none: nothing was saved", why, progress.steps));
 }
 
 }  // namespace trireme

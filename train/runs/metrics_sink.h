@@ -16,9 +16,12 @@ class MetricsSink : public EventSink {
   /// `folder` must outlive this object. Events before it is open are dropped.
   explicit MetricsSink(RunFolder& folder) : folder_(folder) {}
 
+  /// Writes the lines of an event.
   void receive(const Event& event) override {
     std::visit(Match{[this](const StepLogged& logged) { log(logged); },
                      [this](const Validated& validated) { complete(validated); },
+                     // A signal has cut the evaluation short: the step is logged without its validation loss.
+                     [this](const RunEnded&) { log_waiting(); },
                      [this](const RolledBack& rolled) { folder_.rewind(rolled.step); }, [](const auto&) {}},
                event);
   }
@@ -29,6 +32,9 @@ class MetricsSink : public EventSink {
       waiting_ = logged.record;
     else
       folder_.log(logged.record);
+  }
+  void log_waiting() {
+    if (const std::optional<StepRecord> record = std::exchange(waiting_, std::nullopt)) folder_.log(*record);
   }
   /// A validation loss that is not finite ends the run with an error, and its step leaves no line.
   void complete(const Validated& validated) {

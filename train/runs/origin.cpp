@@ -41,7 +41,7 @@ std::string configured_resume(const fs::path& out) {
   std::error_code absent;
   if (!fs::is_regular_file(file, absent)) return {};
   try {
-    const nlohmann::json config = parse_json(read_file(file), file);
+    const nlohmann::json config = parse_json(read_file(file, read_limits::configuration), file);
     const auto found = config.find("resume");
     return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
   } catch (const Error&) { return {}; }

@@ -1,6 +1,10 @@
 #include "train/runs/run_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "core/error.h"
 #include "parallel/checkpoint/folder.h"
@@ -33,7 +37,7 @@ bool begins_again(const fs::path& out, const std::string& resume) {
   return begins_elsewhere(resume, out) && !holds_checkpoint(out) && was_begun_from(out, resume);
 }
 
-void warn(const std::string& text) { Screen::of_process().warn("trireme: " + text); }
+void warn(const std::string& text) { Screen::of_process().warning(text); }
 
 }  // namespace
 
@@ -43,7 +47,8 @@ RunFolder::RunFolder(fs::path out, const std::string& resume) : path_(std::move(
   if (fs::exists(path_, unknown) && !fs::is_directory(path_, unknown))
     fail(ExitCode::usage, "out", "{} is a file; expected a folder, or a name not taken yet; change --out",
          path_.string());
-  const bool automatic = resume == "auto";
+  require_possible();
+  const bool automatic = automatic_ = resume == "auto";
   begins_again_ = begins_again(path_, resume);
   resumed_ = automatic ? fs::exists(path_ / config_name, unknown) || holds_checkpoint(path_)
                        : resume != "none" && (lies_in(resume, path_) || begins_again_);
@@ -61,8 +66,9 @@ void RunFolder::require_newest(const fs::path& resume) const {
   const fs::path chosen = find_saved_run(resume);
   for (const checkpoint::Candidate& newest : checkpoint::candidates(path_ / "checkpoints")) {
     if (newest.unread)
-      fail(ExitCode::io, "out", "{}; it may be a newer checkpoint than {}: see to that, or choose another --out",
-           newest.problem, chosen.string());
+      fail(ExitCode::io, "out",
+           "{}; it may be a newer checkpoint than {}: repair access to it, or choose another --out", newest.problem,
+           chosen.string());
     if (newest.step < 0) continue;
     if (fs::weakly_canonical(chosen) == fs::weakly_canonical(newest.path)) return;
     fail(ExitCode::usage, "out",
@@ -70,6 +76,38 @@ void RunFolder::require_newest(const fs::path& resume) const {
          "older, or remove the newer",
          path_.string(), chosen.string(), newest.path.string());
   }
+}
+
+/// Finds out early, and without a trace, whether open() could create the folder and write there.
+void RunFolder::require_possible() const {
+  const auto refuse = [this](const std::string& why) {
+    fail(ExitCode::io, "out", "{} cannot be created: {}; choose another --out", path_.string(), why);
+  };
+  std::error_code error;
+  fs::path there = fs::absolute(path_, error);
+  if (error) refuse("there is no current folder: " + error.message());
+  while (true) {
+    const fs::file_status status = fs::status(there, error);
+    std::error_code unknown;
+    if (fs::exists(status)) break;
+    if (fs::is_symlink(fs::symlink_status(there, unknown)))
+      refuse(fmt::format("{} is a symbolic link to nothing{}", there.string(),
+                         status.type() == fs::file_type::not_found ? "" : ": " + error.message()));
+    if (status.type() != fs::file_type::not_found && error != std::errc::permission_denied)
+      refuse(fmt::format("{}: {}", there.string(), error.message()));
+    if (!there.has_relative_path()) break;
+    there = there.parent_path();
+  }
+  if (!fs::is_directory(there, error)) refuse(there.string() + " is not a folder");
+  if (::access(there.c_str(), W_OK | X_OK) != 0)
+    fail(ExitCode::io, "out", "{} cannot be written: {}: {}; choose another --out", path_.string(), there.string(),
+         std::strerror(errno));
+}
+
+bool RunFolder::has_made(std::int64_t steps) const {
+  if (!automatic_ || path_.empty()) return false;
+  const std::vector<checkpoint::Candidate> all = checkpoint::candidates(path_ / "checkpoints");
+  return !all.empty() && all.front().step >= steps;
 }
 
 void RunFolder::require_empty() const {
@@ -140,10 +178,7 @@ std::string RunFolder::open(const std::string& config, std::int64_t steps) {
 
 std::string RunFolder::read_metrics() const {
   if (!is_there(path_ / metrics_name)) return {};
-  const InputFile file(path_ / metrics_name);  // throws for a pipe; read_file() would wait for a writer
-  std::string lines(file.size(), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(lines)));
-  return lines;
+  return read_file(path_ / metrics_name, read_limits::metrics);
 }
 
 void RunFolder::keep_first(std::int64_t steps) const {

@@ -12,6 +12,7 @@
 
 namespace trireme {
 
+/// The output folder of a run, locked while it lives.
 class RunFolder {
  public:
   static constexpr const char* config_name = "config.json";  ///< the run's options, as --config takes them
@@ -30,6 +31,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
+  /// With --resume auto: whether the newest checkpoint already has this many steps.
+  bool has_made(std::int64_t steps) const;
   /// Another folder, new and empty, that the program has chosen. Gives up the lock of the one before.
   void move_to(const std::filesystem::path& created);
   /// Locks the folder if it exists, before anything in it is read. Throws ExitCode::locked, with the owner, if another
@@ -53,6 +56,7 @@ class RunFolder {
  private:
   void require_newest(const std::filesystem::path& resume) const;
   void require_empty() const;
+  void require_possible() const;
   void keep_first(std::int64_t steps) const;  // steps in metrics.jsonl
   std::string read_metrics() const;
   std::string set_metrics_aside() const;
@@ -62,6 +66,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   bool resumed_ = false;
+  bool automatic_ = false;     // --resume auto
   bool begins_again_ = false;  // from another run's checkpoint
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<AppendFile> metrics_;

@@ -121,6 +121,28 @@ void require_same_model(const Checkpoint& saved, const Model& model) {
   for (const auto& [flag, value] : was) require_same(flag, value, value_of(is, flag), path);
 }
 
+/// The model with which a run began, by its RunIdentity::usage; empty: none.
+std::string base_of(const std::string& usage, const fs::path& path) {
+  if (usage.empty()) return "";
+  const nlohmann::json json = parse_json(usage, path);
+  const auto base = json.find("base");
+  return base != json.end() && base->is_string() ? base->get<std::string>() : "";
+}
+
+/// A run that began with a model of --init-from, and goes on without the flag, has another tokenizer and other sizes.
+void require_base(const Checkpoint& saved, const Model& model, const RunIdentity& run) {
+  const fs::path& path = saved.path();
+  const RunTexts& texts = saved.manifest().run;
+  const auto usage = texts.find(usage_entry);
+  const std::string base = usage == texts.end() ? "" : base_of(usage->second, where(saved));
+  if (base.empty() || !base_of(run.usage, path).empty()) return;
+  if (saved.run("tokenizer") == run.tokenizer && saved.run("model") == model.configuration()) return;
+  fail(ExitCode::usage, "resume",
+       "{} belongs to a run that began with --init-from {}, and this run has no --init-from; expected the same model; "
+       "add --init-from {}",
+       path.string(), safe_text(base), safe_text(base));
+}
+
 void require_same_data(const nlohmann::json& saved, const RunIdentity& run, const fs::path& path) {
   require_same("--val-fraction", saved.at("val_fraction").dump(), nlohmann::json(run.val_fraction).dump(), path);
   if (saved.at("hash").get<std::uint64_t>() == run.data) return;
@@ -157,6 +179,7 @@ RunTexts describe_run(const Model& model, const Progress& progress, const RunIde
                     {written_entry, written_now()}};
   if (!progress.origin.empty()) texts[origin_entry] = progress.origin;
   if (!configuration.empty()) texts[configuration_entry] = configuration;
+  if (!run.usage.empty()) texts[usage_entry] = run.usage;
   return texts;
 }
 
@@ -166,6 +189,7 @@ void require_same_run(const Checkpoint& saved, const Model& model, const RunIden
   const RunTexts& texts = saved.manifest().run;
   if (const auto dtype = texts.find(dtype_entry); dtype != texts.end())
     require_same("--dtype", safe_text(dtype->second), std::string(name(model.dtype())), path);
+  require_base(saved, model, run);
   // Checked before the model, because the model's --vocab follows from the data.
   if (saved.run("tokenizer") != run.tokenizer)
     fail(ExitCode::usage, "resume",
@@ -180,20 +204,57 @@ void require_same_run(const Checkpoint& saved, const Model& model, const RunIden
     });
 }
 
-void require_same_optimizer(const Checkpoint& saved, const optim::Optimizer& optimizer) {
-  const auto& tensors = saved.manifest().tensors;
-  const auto stores = [&](const std::string& moment) {
-    const std::string prefix = fmt::format("optimizer.{}.", moment);
-    const auto first = tensors.lower_bound(prefix);
-    return first != tensors.end() && first->first.starts_with(prefix);
-  };
+namespace {
+
+bool stores_state(const Checkpoint& saved, const std::string& kind) {
+  const std::string prefix = fmt::format("optimizer.{}.", kind);
+  const auto first = saved.manifest().tensors.lower_bound(prefix);
+  return first != saved.manifest().tensors.end() && first->first.starts_with(prefix);
+}
+
+bool has_moment(const optim::Optimizer& optimizer, const std::string& moment) {
   const std::vector<std::string>& moments = optimizer.moment_names();
-  const auto has = [&](const char* moment) {
-    return std::find(moments.begin(), moments.end(), moment) != moments.end();
+  return std::find(moments.begin(), moments.end(), moment) != moments.end();
+}
+
+}  // namespace
+
+std::string dropped_state(const Checkpoint& saved, const optim::Optimizer& optimizer) {
+  std::string what;
+  if (stores_state(saved, "ema") && !optimizer.averages()) what = "an average of the weights (--ema-decay)";
+  if (stores_state(saved, "momentum") && !has_moment(optimizer, "momentum"))
+    what += fmt::format("{}momentum (--momentum)", what.empty() ? "" : " and ");
+  if (what.empty()) return {};
+  return fmt::format("{} stores {}, which this run does not keep: its checkpoints will not have it",
+                     saved.path().string(), what);
+}
+
+void require_same_optimizer(const Checkpoint& saved, optim::Optimizer& optimizer) {
+  const auto& tensors = saved.manifest().tensors;
+  const auto stores = [&](const std::string& moment) { return stores_state(saved, moment); };
+  const std::vector<std::string>& moments = optimizer.moment_names();
+  const auto has = [&](const std::string& moment) { return has_moment(optimizer, moment); };
+  const auto name = [](const auto& keeps) {
+    if (keeps("column")) return "adafactor";
+    if (!keeps("m")) return "sgd";
+    return !keeps("v") ? "lion" : keeps("momentum") ? "muon" : "adamw";
   };
-  const auto name = [](bool adamw) { return adamw ? "adamw" : "sgd"; };
-  require_same("--optimizer", name(stores("m")), name(has("m")), saved.path());
-  if (has("momentum") && !stores("momentum")) require_same("--momentum", "0", "more", saved.path());
+  // Without trained matrices Muon is AdamW, and stores what AdamW stores.
+  const std::vector<StateTensor> state = optimizer.state();
+  const bool only_vectors =
+      std::string_view(name(has)) == "muon" && !stores("momentum") &&
+      std::none_of(state.begin(), state.end(), [](const auto& s) { return s.name == "momentum"; });
+  require_same("--optimizer", name(stores), only_vectors ? "adamw" : name(has), saved.path());
+  const auto stored_in_bf16 = [&](const std::string& moment) {
+    const auto first = tensors.lower_bound(fmt::format("optimizer.{}.", moment));
+    return first->second.dtype == DType::bf16;
+  };
+  const auto dtype = [](bool in_bf16) { return in_bf16 ? "bf16" : "f32"; };
+  for (const std::string& moment : moments)
+    if (stores(moment))
+      require_same("--moments", dtype(stored_in_bf16(moment)), dtype(optimizer.stores_moments_in_bf16()), saved.path());
+  if (optimizer.averages() && !stores("ema")) require_same("--ema-decay", "none", "an average", saved.path());
+  if (has("momentum") && !stores("momentum") && !only_vectors) require_same("--momentum", "0", "more", saved.path());
 }
 
 Progress read_progress(const Checkpoint& saved) {

@@ -38,6 +38,7 @@ struct GuardState {
   std::int64_t rollbacks = 0;           ///< made so far
   std::vector<double> losses;           ///< of the last steps; used with a spike detector
 
+  /// Adds samples that are left out.
   void skip(SkippedSamples samples);
   bool operator==(const GuardState&) const = default;
 };
@@ -58,20 +59,25 @@ struct RunIdentity {
   std::string tokenizer = {};  ///< Tokenizer::to_json(); empty: the model reads no text
   std::uint64_t data = 0;      ///< Corpus::hash; 0: not known
   double val_fraction = 0;     ///< fraction of the data that is kept for validation
+  std::string usage = {};      ///< how the model is used (train/gpt/usage_texts.h); is stored, and may change
 };
 
 constexpr const char *origin_entry = "origin", *architecture_entry = "architecture", *dtype_entry = "dtype",
-                     *written_entry = "written", *configuration_entry = "configuration";
+                     *written_entry = "written", *configuration_entry = "configuration", *usage_entry = "usage";
 
-using RunTexts = std::map<std::string, std::string>;
+using RunTexts = std::map<std::string, std::string>;  ///< entries of Manifest::run
+/// The texts of a checkpoint: model, progress, identity and configuration.
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
                       const std::string& configuration = {});
+/// Model::architecture() of the saved model.
 std::string saved_architecture(const checkpoint::Checkpoint& saved);
 
 /// Throws ExitCode::usage, naming the flag, if the checkpoint has another model, tokenizer, data or seed.
 void require_same_run(const checkpoint::Checkpoint& saved, const Model& model, const RunIdentity& run);
 /// Throws ExitCode::usage, naming the flag, for another optimizer, and for momentum if the checkpoint stores none.
-void require_same_optimizer(const checkpoint::Checkpoint& saved, const optim::Optimizer& optimizer);
+void require_same_optimizer(const checkpoint::Checkpoint& saved, optim::Optimizer& optimizer);
+/// What the checkpoint stores for the optimizer and this one would not keep, as a message; empty: nothing.
+std::string dropped_state(const checkpoint::Checkpoint& saved, const optim::Optimizer& optimizer);
 /// Throws ExitCode::data if the entry is malformed or does not match the manifest's step.
 Progress read_progress(const checkpoint::Checkpoint& saved);
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "core/io.h"
-#include "parallel/checkpoint/best.h"
+#include "nn/lora.h"
 #include "parallel/checkpoint/folder.h"
 #include "parallel/checkpoint/resume_attempts.h"
 #include "parallel/comm/texts.h"
@@ -40,17 +42,32 @@ Checkpoint open_on_all(ProcessGroup& world, const fs::path& path) {
   return std::move(*saved);
 }
 
+/// A weight that nothing loads would keep the zeros that a model made for a checkpoint begins with.
+void require_all_weights(const Model& model, const std::vector<checkpoint::HeldTensor>& held) {
+  std::set<std::string_view> names;
+  for (const checkpoint::HeldTensor& tensor : held) names.insert(tensor.name);
+  for (const ParameterPtr& parameter : model.parameters())
+    require(names.contains(parameter->name), "resume", "no weights of the checkpoint are loaded into {}",
+            parameter->name);
+  for (const BufferPtr& buffer : model.buffers())
+    require(names.contains(buffer->name), "resume", "nothing of the checkpoint is loaded into {}", buffer->name);
+}
+
 /// Each rank loads its part of the checkpoint.
 Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, optim::Optimizer& optimizer,
                     const RunIdentity& run) {
   const std::vector<checkpoint::HeldTensor> held = all_held(model, optimizer);
+  require_all_weights(model, held);
   Checkpoint saved = open_on_all(world, path);
-  Resumed resumed{path, {}};
+  Resumed resumed{.path = path, .progress = {}};
   fail_together(world, [&] {
     require_same_run(saved, model, run);
     require_same_optimizer(saved, optimizer);
+    resumed.dropped = dropped_state(saved, optimizer);
     resumed.progress = read_progress(saved);
-    saved.read(held, "it was saved with another --optimizer or --momentum");
+    const RunTexts& texts = saved.manifest().run;
+    if (const auto found = texts.find(configuration_entry); found != texts.end()) resumed.configuration = found->second;
+    saved.read(held, "it was saved with another --optimizer, --momentum or --freeze");
     optimizer.set_steps(resumed.progress.steps);
   });
   return resumed;
@@ -103,10 +120,24 @@ std::vector<fs::path> agreed_candidates(ProcessGroup& world, const fs::path& out
        path.string(), problem);
 }
 
+/// "run1/" names what "run1" names, but has no file name.
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+/// `folder` is a run's folder, or that of its checkpoints.
+fs::path checkpoints_of(const fs::path& folder) {
+  const fs::path within = folder / checkpoints_name;
+  if (!is_there(within)) return folder;
+  std::error_code unknown;
+  if (!fs::is_directory(within, unknown))
+    fail(ExitCode::io, "checkpoint",
+         "{} is not a folder; expected the checkpoints of a run; bring them back, or remove it", within.string());
+  return within;
+}
+
 /// If `given` is not a checkpoint, it may be a folder of checkpoints. Throws if it is a file, or if its name is that of
 /// a checkpoint.
 void require_folder_of_checkpoints(const fs::path& given) {
-  const fs::path path = given.has_filename() ? given : given.parent_path();  // without a trailing slash
+  const fs::path path = without_slash(given);
   std::error_code unknown;
   if (fs::is_regular_file(path, unknown))
     fail(ExitCode::usage, "checkpoint",
@@ -115,8 +146,7 @@ void require_folder_of_checkpoints(const fs::path& given) {
   if (fs::exists(path, unknown) && !fs::is_directory(path, unknown))
     fail(ExitCode::usage, "checkpoint",
          "{} is a device, a pipe or a socket; expected a folder: the --out of train_gpt, its checkpoints, or one of "
-         "them; "
-         "change the path",
+         "them; change the path",
          path.string());
   if (!checkpoint::has_checkpoint_name(path) || fs::is_directory(path / checkpoints_name, unknown)) return;
   if (is_there(path)) fail_damaged(path, "no manifest: its saving was interrupted");
@@ -127,16 +157,26 @@ void require_folder_of_checkpoints(const fs::path& given) {
 
 /// The best checkpoint of the run in `folder`, which is the run's folder or that of its checkpoints.
 fs::path find_best(const fs::path& folder) {
-  std::error_code unknown;
-  const fs::path within = folder / checkpoints_name, checkpoints = fs::is_directory(within, unknown) ? within : folder;
-  const std::optional<checkpoint::Best> best = checkpoint::Best::read(checkpoints);
-  if (!best)
-    fail(
-        ExitCode::usage, "checkpoint",
-        "{} does not say which checkpoint is the best: no checkpoint there is of a step with a validation loss, or the "
-        "run had --keep-best off; expected the path of a checkpoint, or of the run for its newest; change the path",
-        checkpoints.empty() ? "." : checkpoints.string());
-  return checkpoints / checkpoint::folder_name(best->step);
+  const fs::path checkpoints = checkpoints_of(folder);
+  const fs::path file = checkpoints / checkpoint::Best::file_name;
+  if (!is_there(file))
+    fail(ExitCode::usage, "checkpoint",
+         "{} does not say which checkpoint is the best: the run has computed no validation loss after a step, or had "
+         "--keep-best off; expected the path of a checkpoint, or of the run for its newest; change the path",
+         checkpoints.empty() ? "." : checkpoints.string());
+  constexpr const char* remedy =
+      "give the path of a checkpoint, or remove the file: a run that resumes writes it again";
+  checkpoint::Best best;
+  try {
+    best = checkpoint::Best::parsed(file);
+  } catch (const Error& error) {
+    throw Error(error.code(), "checkpoint", fmt::format("{}; {}", error.reason(), remedy));
+  }
+  fs::path chosen = checkpoints / checkpoint::folder_name(best.step);
+  if (!checkpoint::is_checkpoint(chosen))
+    fail(ExitCode::data, "checkpoint", "{} names the checkpoint {}, which is not there; expected one that is; {}",
+         file.string(), chosen.string(), remedy);
+  return chosen;
 }
 
 }  // namespace
@@ -149,17 +189,18 @@ RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& op
       configuration_(std::move(configuration)),
       saver_(out / checkpoints_name, model.mesh(), keep) {}
 
-void RunSaver::begin(const Progress& progress, std::optional<double> validation_loss) {
+void RunSaver::begin(const Progress& progress, std::optional<checkpoint::Judgement> judgement) {
   saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_),
-               validation_loss);
+               judgement);
 }
 
-Saved saved_event(const checkpoint::Saved& saved) {
+Saved saved_event(const checkpoint::Saved& saved, bool best) {
   return {.step = saved.step,
           .path = saved.path.string(),
           .bytes = static_cast<std::int64_t>(saved.bytes),
           .seconds = saved.seconds,
           .stall_seconds = saved.stall_seconds,
+          .best = best,
           .warning = saved.warning};
 }
 
@@ -169,27 +210,50 @@ std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& 
   RunSaver saver(out, model, optimizer, run);
   saver.begin(progress);
   const checkpoint::Saved saved = saver.finish().value();
+  if (!saved.error.empty()) {
+    std::error_code ignored;
+    fs::remove(out / checkpoints_name, ignored);  // if it is empty, so that the command can be repeated
+    fail(ExitCode::io, "checkpoint", "{}", saved.error);
+  }
+  return saved_line(saved_event(saved));
+}
+
+std::string save_weights_of_run(const fs::path& out, const Model& model, const RunIdentity& run) {
+  fail_together(model.mesh().world(), [&] { make_directories(out); });
+  checkpoint::Saver saver(out / checkpoints_name, model.mesh(), std::nullopt);
+  saver.begin(0, checkpoint::held_tensors(whole_weights(model.parameters()), model.buffers(), model.mesh()),
+              describe_run(model, {}, run));
+  const checkpoint::Saved saved = saver.finish().value();
   if (!saved.error.empty()) fail(ExitCode::io, "checkpoint", "{}", saved.error);
   return saved_line(saved_event(saved));
 }
 
-fs::path find_saved_run(const fs::path& path) {
+fs::path find_saved_run(const fs::path& given) {
+  const fs::path path = without_slash(given);
   if (checkpoint::is_checkpoint(path)) return path;
   if (path.filename() == best_name && !is_there(path)) return find_best(path.parent_path());
   require_folder_of_checkpoints(path);
-  std::error_code unknown;
-  const bool above = fs::is_directory(path / checkpoints_name, unknown);  // `path` is the run's folder
-  for (const Candidate& newest : checkpoint::candidates(above ? path / checkpoints_name : path)) {
+  for (const Candidate& newest : checkpoint::candidates(checkpoints_of(path))) {
     if (newest.unfinished) continue;
     if (newest.step >= 0) return newest.path;
     if (newest.unread)
-      fail(ExitCode::io, "checkpoint", "{}; it may be whole: see to that, or give the path of another checkpoint",
-           newest.problem);
+      fail(ExitCode::io, "checkpoint",
+           "{}; it may be whole: repair access to it, or give the path of another checkpoint", newest.problem);
     fail_damaged(newest.path, newest.problem);
   }
   fail(ExitCode::usage, "checkpoint",
-       "{} holds no saved run; expected the --out folder of train_gpt, with {}/step_*/{}; change the path",
-       path.empty() ? "''" : path.string(), checkpoints_name, checkpoint::manifest_name);
+       "{} {}; expected the --out folder of train_gpt, with {}/step_*/{}; change the path",
+       path.empty() ? "''" : path.string(), is_there(path) ? "holds no saved run" : "does not exist", checkpoints_name,
+       checkpoint::manifest_name);
+}
+
+std::optional<fs::path> resumed_checkpoint(const std::string& resume, const fs::path& out) {
+  if (resume == "none" || resume.empty()) return std::nullopt;
+  if (resume != "auto") return find_saved_run(resume);
+  if (out.empty() || out == "auto" || out == "none") return std::nullopt;
+  for (const Candidate& candidate : checkpoint::candidates(out / checkpoints_name))
+    if (candidate.step >= 0) return candidate.path;
+  return std::nullopt;
 }
 
 Checkpoint open_saved_run(ProcessGroup& world, const fs::path& path) {
@@ -211,7 +275,8 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Model& model, optim:
     } catch (const Error& error) {
       if (error.code() == ExitCode::io)
         fail(ExitCode::io, "resume",
-             "{}; {} is not passed over, as it may be whole: see to that, then the same command goes on from there",
+             "{}; {} is not passed over, as it may be whole: repair access to it, then the same command goes on from "
+             "there",
              error.reason(), path.string());
       if (error.code() != ExitCode::data) throw;
       tell(fmt::format("skipped {}: {}", path.filename().string(), error.reason()));
@@ -226,11 +291,27 @@ std::optional<Resumed> load_newest_run(const fs::path& out, Model& model, optim:
   return std::nullopt;
 }
 
-void load_weights(Checkpoint& saved, Model& model) {
+void load_weights(Checkpoint& saved, Model& model, bool adapters) {
   ProcessGroup& world = model.mesh().world();
   require_same_content(world, saved);
-  const auto held = checkpoint::held_tensors(whole_weights(model.parameters()), model.buffers(), model.mesh());
+  ParameterList parameters = model.parameters();
+  if (!adapters) std::erase_if(parameters, [](const ParameterPtr& p) { return nn::is_adapter(p->name); });
+  const auto held = checkpoint::held_tensors(whole_weights(parameters), model.buffers(), model.mesh());
   fail_together(world, [&] { saved.read(held, "it was saved by another version of the program"); });
+}
+
+void load_average(Checkpoint& saved, Model& model) {
+  ProcessGroup& world = model.mesh().world();
+  require_same_content(world, saved);
+  std::vector<StateTensor> averages;
+  for (const ParameterPtr& p : model.parameters())
+    averages.push_back({"ema", p.get(), clone(cast(p->local, DType::f32)), nullptr});  // padded rows stay
+  const auto held = checkpoint::held_tensors(averages, model.buffers(), model.mesh());
+  fail_together(world, [&] { saved.read(held, "its run kept no average of the weights: --ema-decay"); });
+  for (std::size_t i = 0; i < averages.size(); ++i) {
+    Tensor weights = model.parameters()[i]->local.detach();
+    copy(averages[i].value, weights);
+  }
 }
 
 }  // namespace trireme

@@ -22,7 +22,7 @@ class RunSaver {
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
   // These functions are those of checkpoint::Saver.
-  void begin(const Progress& progress, std::optional<double> validation_loss = {});
+  void begin(const Progress& progress, std::optional<checkpoint::Judgement> judgement = {});
   bool busy() const { return saver_.busy(); }
   bool committing() const { return saver_.committing(); }
   std::int64_t step() const { return saver_.step(); }
@@ -41,13 +41,17 @@ class RunSaver {
   checkpoint::Saver saver_;
 };
 
-/// The event of a save that succeeded.
-Saved saved_event(const checkpoint::Saved& saved);
+/// The event of a save that succeeded. `best`: see Saved.
+Saved saved_event(const checkpoint::Saved& saved, bool best = false);
 
 /// Saves under `out`, which is created if needed, and waits. Returns saved_line() (train/events/texts.h). Collective.
 /// Throws ExitCode::io.
 std::string save_run(const std::filesystem::path& out, const Model& model, optim::Optimizer& optimizer,
                      const Progress& progress, const RunIdentity& run);
+
+/// Saves only the weights and buffers, as the checkpoint of a run in `out` that has made no step: for generation and
+/// --init-from. Returns saved_line(). Collective. Throws ExitCode::io.
+std::string save_weights_of_run(const std::filesystem::path& out, const Model& model, const RunIdentity& run);
 
 /// The checkpoint that `path` refers to: itself, or the newest one in a run's folder or in its checkpoints folder. If
 /// `best` follows such a folder, as in run1/best: the one with the lowest validation loss (parallel/checkpoint/best.h).
@@ -55,13 +59,20 @@ std::string save_run(const std::filesystem::path& out, const Model& model, optim
 /// it cannot be read.
 std::filesystem::path find_saved_run(const std::filesystem::path& path);
 
+/// The checkpoint with which a run with these values of --resume and --out goes on, or one of the same run; nothing: it
+/// begins. For what is needed before ranks start, as the model's configuration. Throws as find_saved_run().
+std::optional<std::filesystem::path> resumed_checkpoint(const std::string& resume, const std::filesystem::path& out);
+
 /// Opens, on every rank, the checkpoint that find_saved_run() returns on rank 0. Throws the same error on all ranks:
 /// those of find_saved_run(), and ExitCode::usage if ranks find different content there. Collective.
 checkpoint::Checkpoint open_saved_run(ProcessGroup& world, const std::filesystem::path& path);
 
+/// The result of load_run().
 struct Resumed {
   std::filesystem::path path;  ///< of the checkpoint
   Progress progress;
+  std::string configuration{};  ///< of the run that saved it, as JSON; may be empty
+  std::string dropped{};        ///< what of the optimizer's state is not loaded, as a message; empty: nothing
 };
 /// Loads weights, optimizer state and buffers of open_saved_run(path) into this rank's shards, and reads only what
 /// these need. Throws the same error on every rank: ExitCode::usage, naming the flags, if the model, optimizer,
@@ -79,7 +90,9 @@ std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Model& 
 
 /// Loads only weights and buffers, from a checkpoint that every rank has opened: for generation, on any mesh. Throws
 /// the same error on every rank; ExitCode::usage if the ranks have opened different checkpoints. Collective over the
-/// model's mesh.
-void load_weights(checkpoint::Checkpoint& saved, Model& model);
+/// model's mesh. Without `adapters`, those of the model keep their values: the run has none.
+void load_weights(checkpoint::Checkpoint& saved, Model& model, bool adapters = true);
+/// The same with the average of the weights in their place. Throws ExitCode::usage if the run kept none (--ema-decay).
+void load_average(checkpoint::Checkpoint& saved, Model& model);
 
 }  // namespace trireme

@@ -2,14 +2,26 @@
 // position stay the same.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "data/source.h"
 #include "models/model.h"
 
 namespace trireme {
 
 /// The mean loss over all valid targets of `samples`, the same on every rank. `batch`: samples per forward pass on one
-/// dp rank. Collective over the mesh.
-double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch);
+/// dp rank. `progress` is called on ranks that have the first stage, with the number of batches done and of all.
+/// Collective over the mesh.
+double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch,
+                       const std::function<void(std::int64_t done, std::int64_t all)>& progress = {});
+
+/// The same, unless `leave` is true on any rank: then the evaluation ends soon, on all ranks, without a loss. With pp > 1
+/// it ends after at most 32 batches, as the stages work on different ones.
+std::optional<double> validation_loss_unless(const std::function<bool()>& leave, Model& model,
+                                             const ValidationSource& samples, std::int64_t batch,
+                                             const std::function<void(std::int64_t done, std::int64_t all)>& progress);
 
 /// Steps between validation losses for --eval-every auto: a twentieth of the run, or more if an evaluation is
 /// expensive. A forward pass takes about a third of what training on the same samples takes. Evaluations then take at
@@ -17,8 +29,9 @@ double validation_loss(Model& model, const ValidationSource& samples, std::int64
 std::int64_t evaluation_interval(std::int64_t steps, std::int64_t samples, std::int64_t global_batch);
 
 /// Throws ExitCode::numerical if the validation loss after `step` is not finite: such weights should not be saved.
+/// `remedy`: what to change, for the message.
 /// Gradients may still have been finite, so only a loss reveals this.
-void require_finite(double val_loss, std::int64_t step);
+void require_finite(double val_loss, std::int64_t step, const std::string& remedy);
 
 /// While it exists, the model is in evaluation mode: no dropout, no autograd recording.
 class Evaluating {

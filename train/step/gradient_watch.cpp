@@ -8,7 +8,7 @@
 namespace trireme {
 
 GradientWatch::GradientWatch(const ParameterList& parameters) {
-  for (const ParameterPtr& parameter : parameters)
+  for (const ParameterPtr& parameter : trained(parameters))
     parameter->leaf().on_grad_ready([this, p = parameter.get()] { ready(*p); });
 }
 

@@ -27,6 +27,7 @@ struct NonFinite {
 
 class GradientWatch {
  public:
+  /// In which backwards gradients are checked.
   enum class Look : std::uint8_t { never, in_last_backward, in_every_backward };
   /// Create it before the object that sums gradients: hooks run in the order in which they were added. `parameters`
   /// must exist as long as the model runs backwards.
@@ -42,9 +43,11 @@ class GradientWatch {
   void loss(const Tensor& value, int stage, int microbatch);
   void backward(int stage, int microbatch, bool last);  ///< call before each; last: of the stage
 
+  /// The first of the pass; reads losses that were not read yet.
   const NonFinite& found();
   /// For tests: may change a gradient right before it is checked.
   using Tamper = std::function<void(const Parameter& parameter, int microbatch)>;
+  /// See Tamper.
   void set_tamper(Tamper tamper) { tamper_ = std::move(tamper); }
 
  private:

@@ -44,6 +44,14 @@ std::string describe(const std::vector<Seen>& origins) {
 
 }  // namespace
 
+std::string steadier(const TrainOptions& options) {
+  std::string text = options.optimizer.clip > 0 ? "lower --lr or --clip, raise --warmup-steps"
+                                                : "lower --lr, set --clip 1, raise --warmup-steps";
+  if (options.precision.dtype == DType::f16) text += ", use --dtype bf16";
+  if (options.precision.dtype == DType::bf16) text += ", use --dtype f32";
+  return text + ", or look at the samples";
+}
+
 std::string ranges(const std::vector<std::int64_t>& numbers) {
   std::vector<std::int64_t> sorted = numbers;
   std::sort(sorted.begin(), sorted.end());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "parallel/mesh/mesh.h"
+#include "train/options/options.h"
 #include "train/step/gradient_watch.h"
 
 namespace trireme {
@@ -15,6 +16,10 @@ namespace trireme {
 /// "blocks.1.mlp.up.weight on rank 2 (dp=1,tp=0,pp=0), micro-batch 0, samples 12-13"; empty if no rank found anything.
 /// The same on every rank. Collective over the mesh.
 std::string origin_of(const NonFinite& found, const DeviceMesh& mesh);
+
+/// What to change if training diverges: "lower --lr or --clip, raise --warmup-steps, use --dtype f32,
+/// or look at the samples".
+std::string steadier(const TrainOptions& options);
 
 /// "12-15, 20": sorted, with consecutive numbers joined.
 std::string ranges(const std::vector<std::int64_t>& numbers);

@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/texts.h"
+#include "parallel/comm/values.h"
 #include "parallel/mesh/verify.h"
 
 namespace trireme {
@@ -34,11 +35,8 @@ std::vector<std::uint64_t> hashes_of(const std::vector<ReplicatedTensor>& copies
 
 /// True if all ranks of the group have the same hash.
 bool agrees(ProcessGroup& group, std::uint64_t hash) {
-  const Tensor own = Tensor::empty({1}, DType::i64), all = Tensor::empty({group.size(), 1}, DType::i64);
-  *own.data<std::int64_t>() = static_cast<std::int64_t>(hash);
-  group.all_gather(own, all).wait();
-  const auto hashes = all.span<std::int64_t>();
-  return std::all_of(hashes.begin(), hashes.end(), [&](std::int64_t h) { return h == hashes[0]; });
+  const std::vector<std::uint64_t> hashes = all_gather_values(group, hash);
+  return std::all_of(hashes.begin(), hashes.end(), [&](std::uint64_t h) { return h == hash; });
 }
 
 bool all_agree(const std::vector<ReplicatedTensor>& copies, const std::vector<std::uint64_t>& hashes,

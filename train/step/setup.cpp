@@ -1,20 +1,87 @@
 #include "train/step/setup.h"
 
+#include "optim/adafactor.h"
+#include "parallel/comm/texts.h"
+
 namespace trireme {
+
+namespace {
+
+std::unique_ptr<optim::Optimizer> make_by_name(const TrainOptions& options, const ShardList& shards,
+                                               const DeviceMesh& mesh) {
+  const OptimizerOptions& o = options.optimizer;
+  if (o.optimizer == "sgd")
+    return optim::make_sgd(shards, {.momentum = o.decay_of_momentum(),
+                                    .nesterov = o.looks_ahead(),
+                                    .weight_decay = o.weight_decay,
+                                    .memory = o.memory});
+  if (o.optimizer == "lion")
+    return optim::make_lion(
+        shards, {.beta1 = o.beta1, .beta2 = o.second_beta(), .weight_decay = o.weight_decay, .memory = o.memory});
+  if (o.optimizer == "adafactor")
+    return optim::make_adafactor(shards, mesh,
+                                 {.decay = -o.adafactor_decay,
+                                  .clip = o.adafactor_clip,
+                                  .weight_decay = o.weight_decay,
+                                  .scale_by_weight = o.adafactor_relative,
+                                  .memory = o.memory});
+  const optim::AdamWConfig adamw{
+      .beta1 = o.beta1, .beta2 = o.second_beta(), .eps = o.eps, .weight_decay = o.weight_decay, .memory = o.memory};
+  if (o.optimizer == "adamw") return optim::make_adamw(shards, adamw);
+  return optim::make_muon(shards, mesh,
+                          {.momentum = o.decay_of_momentum(),
+                           .nesterov = o.looks_ahead(),
+                           .scale = o.muon_scale,
+                           .lr_ratio = o.matrix_lr(options.schedule.lr) / options.schedule.lr,
+                           .adamw = adamw});
+}
+
+}  // namespace
 
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
   nn::Parallelism parallelism = o.mesh.parallelism();
   parallelism.recompute = o.precision.recompute_plan();
-  return {std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism,
-          o.precision.tensor_device()};
+  const nn::Build build(std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism,
+                        o.precision.tensor_device());
+  return o.run.loads_weights ? build.to_be_loaded() : build;
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerOptions& o, const ShardList& shards) {
-  if (o.optimizer == "adamw") {
-    return optim::make_adamw(
-        shards, {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .memory = o.memory});
+std::unique_ptr<Model> with_frozen(std::unique_ptr<Model> model, const std::string& patterns) {
+  std::string entries;  // PATTERN=0,..
+  for (const char character : patterns) entries += character == ',' ? "=0," : std::string(1, character);
+  if (!entries.empty()) entries += "=0";
+  const optim::ParameterFactors frozen("--freeze", entries);
+  frozen.require_matches(model->parameters(), "parameter", model->mesh());
+  bool changed = false;
+  for (const ParameterPtr& parameter : model->parameters()) {
+    if (frozen.of(parameter->name) != 0) continue;
+    changed = changed || parameter->requires_grad();
+    parameter->set_requires_grad(false);
   }
-  return optim::make_sgd(shards, {.momentum = o.momentum, .weight_decay = o.weight_decay, .memory = o.memory});
+  ProcessGroup& world = model->mesh().world();
+  if (!patterns.empty() && !any_rank(world, changed))
+    fail(ExitCode::usage, "--freeze",
+         "'{}' matches only parameters that are not trained anyway: with --lora-rank, all but those of adapters; "
+         "expected patterns of trained ones; drop --freeze",
+         patterns);
+  if (!any_rank(world, !trained(model->parameters()).empty()))
+    fail(ExitCode::usage, "--freeze",
+         "'{}' matches all parameters, so nothing would be trained; expected patterns that leave some; change "
+         "--freeze",
+         patterns);
+  return model;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options, const ShardList& shards,
+                                                 const DeviceMesh& mesh) {
+  std::unique_ptr<optim::Optimizer> optimizer = make_by_name(options, shards, mesh);
+  const optim::ParameterFactors lr("--lr-factor", options.optimizer.lr_factor),
+      decay("--decay-factor", options.optimizer.decay_factor);
+  optimizer->set_factors(lr, decay, mesh);
+  if (options.optimizer.moments == DType::bf16)
+    optimizer->store_moments_in_bf16(static_cast<std::uint64_t>(options.run.seed));
+  if (options.optimizer.ema_decay) optimizer->average_weights(*options.optimizer.ema_decay);
+  return optimizer;
 }
 
 optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
@@ -22,6 +89,7 @@ optim::LrSchedule make_lr_schedule(const ScheduleOptions& o) {
           .lr = o.lr,
           .min_lr = o.final_lr(),
           .warmup_steps = o.warmup_steps,
+          .warmup_lr = o.warmup_lr,
           .decay_begin = o.decay_begin(),
           .decay_end = o.decay_end()};
 }

@@ -15,7 +15,8 @@ class StepNumbers {
   /// `values`: f64 [2], the loss and the sum of squares of the gradient; the gradient is that of loss_scale x the loss.
   StepNumbers(const Tensor& values, double loss_scale) : values_(values), copy_(values), loss_scale_(loss_scale) {}
 
-  double loss() { return copy_.get().data<double>()[0]; }
+  double loss() { return copy_.get().data<double>()[0]; }  ///< of the global batch; waits for a device
+  /// Of the gradient, without the loss scale; waits for a device.
   double norm() { return std::sqrt(copy_.get().data<double>()[1]) / loss_scale_; }
 
   // For kernels: f64 [1] each.

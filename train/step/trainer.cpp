@@ -9,6 +9,7 @@
 #include "core/kernels.h"
 #include "core/packed_weights.h"
 #include "core/update_scale.h"
+#include "models/same_batch.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/pipeline/schedules.h"
 #include "parallel/verify.h"
@@ -80,14 +81,14 @@ class StepBatches {
 Trainer::Trainer(std::unique_ptr<Model> model, const TrainOptions& o, std::int64_t bucket_bytes)
     : options_(o),
       batch_(o.batch_sizes()),
-      model_(with_stages(o.mesh.stages(), std::move(model))),
+      model_(with_frozen(with_stages(o.mesh.stages(), std::move(model)), o.optimizer.freeze)),
       mesh_(model_->mesh()),
       ties_stages_(on_any_rank(has_tied_copy(model_->parameters()), mesh_)),
       has_routers_(on_any_rank(!model_->routing().empty(), mesh_)),
       watch_(model_->parameters()),
       gradients_(make_data_parallel(model_->parameters(), model_->units(), mesh_,
                                     zero_options(o.mesh, o.guards, bucket_bytes))),
-      optimizer_(make_optimizer(o.optimizer, gradients_->shards())),
+      optimizer_(make_optimizer(o, gradients_->shards(), mesh_)),
       scaler_(o.precision.make_scaler()),
       executor_(pipeline::make_schedule(o.mesh.pipeline, mesh_.size(Axis::pp), static_cast<int>(batch_.micro_batches)),
                 mesh_.group(Axis::pp)) {
@@ -105,7 +106,10 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
     step_.push_back(next_batch(index));
     return step_.back();
   };
-  return run_pass(kept, first_look());
+  if (std::exchange(compared_batches_, true)) return run_pass(kept, first_look());
+  const Batch first = kept(0);
+  require_right_batches(first, mesh_);
+  return run_pass([&](int index) { return index == 0 ? first : kept(index); }, first_look());
 }
 
 bool Trainer::sums_gradients() const { return mesh_.size(Axis::data) > 1 || mesh_.size(Axis::tp) > 1 || ties_stages_; }
@@ -177,6 +181,7 @@ std::vector<StateTensor> Trainer::gradient_pieces() {
   std::vector<StateTensor> pieces;
   const ShardList& shards = gradients_->shards();
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (!shards[i]->parameter->requires_grad()) continue;
     const bool whole = shards[i]->group == nullptr;
     pieces.push_back({"gradient", shards[i]->parameter.get(), gradients_->gradient(i), whole ? nullptr : shards[i]});
   }
@@ -184,15 +189,14 @@ std::vector<StateTensor> Trainer::gradient_pieces() {
 }
 
 Trainer::Origin Trainer::find_non_finite() {
-  constexpr const char* lower = "lower --lr or raise --warmup-steps";
+  const std::string lower = steadier(options_);
   std::string first = origin_of(watch_.found(), mesh_);
   if (first.empty() && !sums_gradients()) first = origin_of(non_finite_piece(), mesh_);
   finish_routing(false);
   const std::vector<Batch> step = step_;
   run_pass([&](int index) { return step[static_cast<std::size_t>(index)]; }, Look::in_every_backward);
   const std::string again = origin_of(watch_.found(), mesh_);
-  if (!again.empty())
-    return {again + "; a second computation gives the same", fmt::format("{}, or look at the samples", lower)};
+  if (!again.empty()) return {again + "; a second computation gives the same", lower};
   if (!std::isfinite(gradient_norm()))
     return {"every rank's own gradients are finite, but not their sum over ranks", lower};
   const bool traced = !first.empty();
@@ -261,8 +265,8 @@ void Trainer::require_finite_weights() {
     if (finite({&all[i], 1})) continue;
     fail(ExitCode::numerical, "train",
          "{} is not finite; expected weights that are; they were not saved, and earlier checkpoints are as they were; "
-         "lower --lr or raise --warmup-steps",
-         weights[i].parameter->name);
+         "{}",
+         weights[i].parameter->name, steadier(options_));
   }
 }
 
@@ -276,6 +280,7 @@ void Trainer::before_optimizer() {
 void Trainer::queue_update(double lr, const StepNumbers& numbers) {
   const Device device = model_->device();
   if (device == Device::cpu || options_.optimizer.memory == MemoryCategory::offloaded) return;
+  if (!optimizer_->takes_scale_on_device()) return;
   before_optimizer();
   Tensor scale = Tensor::empty({1}, DType::f32, device);
   kernels(device).update_scale(numbers.loss_on_device(), numbers.squares_on_device(), scaler_.scale(),

@@ -25,6 +25,8 @@
 
 namespace trireme {
 
+/// One rank's part of training a Model: gradients, their sums, the update.
+/// @snippet training_test.cpp trainer
 class Trainer {
  public:
   /// `model`: made with make_build(options, mesh) and a plan of options.mesh.stages() stages. Throws ExitCode::usage
@@ -34,12 +36,14 @@ class Trainer {
 
   /// Returns this dp rank's micro-batch `index` of the step. Called once for each index, in order.
   using NextBatch = std::function<Batch(int index)>;
+  /// What gradients() did.
   struct Pass {
     pipeline::StepReport pipeline;
     GradSyncReport sums;
   };
   /// Sets every gradient to that of loss_scale x the sum of the losses of the step's micro-batches, summed over the
-  /// mesh. There is no other division: loss_scale is 1 / (targets of the global batch).
+  /// mesh. There is no other division: loss_scale is 1 / (targets of the global batch). The first call throws
+  /// ExitCode::desync if ranks have other samples than they should: models/same_batch.h.
   Pass gradients(const NextBatch& next_batch, double loss_scale);
 
   /// The loss of the global batch, and the norm of the whole model's gradient, without the loss scale. The same bits on
@@ -50,12 +54,12 @@ class Trainer {
   std::vector<StateTensor> gradient_pieces();
   /// The routing of the step that update() has completed; nothing without experts.
   const std::optional<nn::RoutingReport>& routing() const { return routing_; }
-  /// After gradients() with a non-finite loss or norm: finds which tensor on which ranks from which samples, and what a
-  /// user can do about it. Computes the step's gradients once more and checks each of them. Returns the same texts on
-  /// every rank.
+  /// What find_non_finite() returns: which tensor on which ranks from which samples, and what a user can do about it.
   struct Origin {
     std::string what, remedy;
   };
+  /// After gradients() with a non-finite loss or norm. Computes the step's gradients once more and checks each of them.
+  /// Returns the same texts on every rank.
   Origin find_non_finite();
   /// Ends a step without an update. Weights, moments and counters stay the same.
   void skip();
@@ -81,10 +85,10 @@ class Trainer {
   /// `norm` is not finite for another reason.
   bool update(double lr, double norm);
 
-  Model& model() { return *model_; }
-  GradientWatch& watch() { return watch_; }
-  optim::Optimizer& optimizer() { return *optimizer_; }
-  optim::LossScaler& scaler() { return scaler_; }
+  Model& model() { return *model_; }                     ///< this rank's part
+  GradientWatch& watch() { return watch_; }              ///< which gradients are checked
+  optim::Optimizer& optimizer() { return *optimizer_; }  ///< of this rank's shards
+  optim::LossScaler& scaler() { return scaler_; }        ///< the loss scale
   const pipeline::Executor& executor() const { return executor_; }
 
  private:
@@ -110,7 +114,8 @@ class Trainer {
   std::optional<nn::RoutingReport> routing_;
   std::vector<Batch> step_;  // the micro-batches of the step, in case it must be computed again
   double loss_scale_ = 1;    // of the step, without the scaler's factor
-  bool queued_ = false;      // queue_update() has counted this step's update
+  bool compared_batches_ = false;
+  bool queued_ = false;  // queue_update() has counted this step's update
 };
 
 }  // namespace trireme

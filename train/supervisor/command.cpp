@@ -79,7 +79,7 @@ std::optional<std::string> setting(const Command& command, const std::string& na
     if (!std::filesystem::is_regular_file(file))                     // train_gpt refuses it in the same way
       fail(ExitCode::usage, where, "--config {} is not a file; expected one written by --print-config; change --config",
            file);
-    const auto config = nlohmann::json::parse(read_file(file), nullptr, false);
+    const auto config = nlohmann::json::parse(read_file(file, read_limits::configuration), nullptr, false);
     if (!config.is_object())
       fail(ExitCode::usage, where, "--config {} is not a JSON object; expected what --print-config prints", file);
     if (const auto found = config.find(name); found != config.end())

@@ -53,7 +53,8 @@ std::vector<char*> arguments_of(const Command& command) {
 }
 
 /// Runs in the child between fork() and exec(): only async-signal-safe calls.
-[[noreturn]] void become(const std::vector<char*>& arguments, int errors, pid_t parent, const SignalQueue& signals) {
+[[noreturn]] void run_in_child(const std::vector<char*>& arguments, int errors, pid_t parent,
+                               const SignalQueue& signals) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(static_cast<int>(ExitCode::retryable));  // the parent died before prctl()
@@ -61,7 +62,7 @@ std::vector<char*> arguments_of(const Command& command) {
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::dup2(errors, STDERR_FILENO);
   signals.restore_in_child();
-  std::signal(SIGPIPE, SIG_IGN);  // only the supervisor decides what a lost reader of the output means
+  std::signal(SIGPIPE, SIG_IGN);  // the supervisor decides what to do if nobody reads the output any more
   ::execvp(arguments[0], arguments.data());
   constexpr char text[] = "run: the command cannot be started\n";
   static_cast<void>(!::write(STDERR_FILENO, text, sizeof text - 1));
@@ -125,7 +126,7 @@ Job::Job(const Command& command, const SignalQueue& signals, Line line) : signal
   const pid_t parent = ::getpid();
   std::fflush(nullptr);
   pid_ = ::fork();
-  if (pid_ == 0) become(arguments, pipe[1], parent, signals);
+  if (pid_ == 0) run_in_child(arguments, pipe[1], parent, signals);
   ::close(pipe[1]);
   errors_ = pipe[0];
   if (pid_ < 0) {
@@ -153,7 +154,7 @@ void Job::wait(double seconds) {
   // A process may write and then end: collect ended processes first, then read all remaining output.
   reap();
   read_errors();
-  if (!ending_) see();
+  if (!ending_) note_descendants();
 }
 
 void Job::read_errors() {
@@ -181,7 +182,7 @@ void Job::reap() {
   alone_ = ended < 0 && errno == ECHILD;
 }
 
-void Job::see() {
+void Job::note_descendants() {
   constexpr auto interval = std::chrono::milliseconds(500);
   const auto now = std::chrono::steady_clock::now();
   if (now < next_look_) return;

@@ -77,7 +77,7 @@ class Job {
  private:
   void read_errors();
   void reap();
-  void see();
+  void note_descendants();
 
   const SignalQueue& signals_;
   Line line_;

@@ -12,6 +12,7 @@
 #include "train/runs/origin.h"
 #include "train/runs/run_folder.h"
 #include "train/supervisor/file_times.h"
+#include "train/supervisor/overdue_processes.h"
 #include "train/supervisor/say.h"
 
 namespace trireme::supervisor {
@@ -20,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::duration;
 using System = std::chrono::system_clock;
-
-constexpr double launcher_patience = 5;  // seconds for it to end after the job has failed; it needs two
 
 std::string what_happened(const Ending& ending, EndKind kind, const std::string& message) {
   if (kind == EndKind::launcher_failed) return "the launcher failed";
@@ -218,9 +217,7 @@ Ending Supervisor::run_job(const Command& command) {
   failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
   Job job(command, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
-  std::optional<Clock::time_point> ended, failed;
-  std::optional<Ending> instead;  // of that of a launcher that was killed
-  bool told = false;
+  OverdueProcesses overdue(has_launcher(command), options_.grace);
   while (!job.over()) {
     job.wait(0.2);
     while (const std::optional<int> signal = signals_.next()) take(*signal, job);
@@ -230,28 +227,13 @@ Ending Supervisor::run_job(const Command& command) {
     }
     if (listens()) checkpoints_.set_begun();
     watch_training();
-    if (!job.ending()) {
-      // A launcher that is told to end the job waits for its helper on every host, also on one that is gone.
-      if (instead || !failure_message_.code() || !has_launcher(command)) continue;
-      if (!failed) failed = Clock::now();
-      if (duration<double>(Clock::now() - *failed).count() < launcher_patience) continue;
-      say("the launcher has not ended {:g} s after the job failed: it is killed", launcher_patience);
-      instead = Ending::of_exit_code(*failure_message_.code());
-      job.kill_all();
-      continue;
-    }
-    if (!ended) ended = Clock::now();
-    const double since = duration<double>(Clock::now() - *ended).count();
-    if (since < options_.grace) continue;
-    if (!std::exchange(told, true))
-      say("{} processes of the job have outlived it by {:.1f} s and are killed", job.processes(), since);
-    job.kill_all();
+    overdue.kill(job, failure_message_.code());
   }
   if (const std::size_t left = job.remove_leftovers(); left > 0)
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
   if (listens()) checkpoints_.set_begun();
   save_lost_ = requests_.ended(checkpoints_.newest() > told_save_at_);
-  return instead.value_or(job.ending().value());
+  return overdue.ending_of(job);
 }
 
 void Supervisor::take(int signal, const Job& job) {

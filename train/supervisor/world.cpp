@@ -13,16 +13,20 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
+#include "train/supervisor/say.h"
 
 namespace trireme::supervisor {
 namespace {
 
-constexpr std::size_t longest_output = 1 << 12;  // further output is read and dropped
+constexpr std::size_t kept_output = 1 << 12;     // of what is printed; more is read and dropped
+constexpr std::size_t longest_output = 1 << 20;  // a command that prints more is killed
+constexpr double quiet_seconds = 5;              // of waiting without a message
 constexpr int most_ranks = 1 << 20;
 
-[[noreturn]] void cannot(const char* what) {
+[[noreturn]] void fail_retryable(const char* what) {
   fail(ExitCode::retryable, "run", "--world-command: {}: {}; the machine may be out of processes: start again later",
        what, std::strerror(errno));
 }
@@ -32,7 +36,7 @@ class Shell {
  public:
   Shell(const std::string& command, const SignalQueue& signals) {
     std::array<int, 2> pipe{};
-    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) cannot("no pipe can be made");
+    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) fail_retryable("no pipe can be made");
     pid_ = ::fork();
     if (pid_ == 0) {  // from here to exec(): only async-signal-safe calls
       ::setsid();
@@ -50,7 +54,7 @@ class Shell {
       const int error = errno;
       ::close(output_);
       errno = error;
-      cannot("no process can be started");
+      fail_retryable("no process can be started");
     }
     ::fcntl(output_, F_SETFL, O_NONBLOCK);
   }
@@ -66,12 +70,14 @@ class Shell {
   bool look() {
     int status = 0;
     if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
-    std::array<char, 256> buffer{};
-    for (ssize_t count = 0; (count = ::read(output_, buffer.data(), buffer.size())) > 0;)
-      if (text_.size() < longest_output) text_.append(buffer.data(), static_cast<std::size_t>(count));
+    std::array<char, 4096> buffer{};
+    for (ssize_t count = 0; !prints_endlessly() && (count = ::read(output_, buffer.data(), buffer.size())) > 0;) {
+      if (text_.size() < kept_output) text_.append(buffer.data(), static_cast<std::size_t>(count));
+      printed_ += static_cast<std::size_t>(count);
+    }
     return status_.has_value();
   }
-  int output() const { return output_; }
+  bool prints_endlessly() const { return printed_ > longest_output; }
   int status() const { return status_.value(); }
   const std::string& text() const { return text_; }
 
@@ -80,6 +86,7 @@ class Shell {
   int output_ = -1;
   std::optional<int> status_;
   std::string text_;
+  std::size_t printed_ = 0;
 };
 
 /// "8" or "8 nodes": the number that a line begins with.
@@ -107,15 +114,22 @@ WorldAnswer ask_world(const std::string& command, const SignalQueue& signals, do
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   Shell shell(command, signals);
-  bool save = false;
+  bool save = false, told = false;
   while (!shell.look()) {
+    if (shell.prints_endlessly())
+      return {.ranks = {},
+              .problem = fmt::format("has printed more than {} bytes and has not ended", longest_output),
+              .save = save};
     std::array<pollfd, 1> woken = {{{signals.fd(), POLLIN, 0}}};  // SIGCHLD, at the shell's end, wakes it too
     ::poll(woken.data(), woken.size(), 100);
     while (const std::optional<int> signal = signals.next()) {
       if (*signal != SIGUSR1) return {.ranks = {}, .problem = "was interrupted", .leave = true};
       save = true;
     }
-    if (std::chrono::duration<double>(Clock::now() - start).count() > patience)
+    const double waited = std::chrono::duration<double>(Clock::now() - start).count();
+    if (waited > quiet_seconds && !std::exchange(told, true))
+      say("waiting for --world-command; it is given {:g} s", patience);
+    if (waited > patience)
       return {.ranks = {}, .problem = fmt::format("has not ended within {:g} s", patience), .save = save};
   }
   shell.look();  // output written just before the end

@@ -18,8 +18,8 @@ struct WorldAnswer {
 };
 
 /// Returns the number at the beginning of the command's output. A command that fails gives no answer, unless it prints
-/// 0, as `grep -c` does. The command and its process group are killed after `patience` seconds, or when a signal asks
-/// to leave. Throws ExitCode::retryable if the system has no resources for a process.
+/// 0, as `grep -c` does. The command and its process group are killed after `patience` seconds, after a megabyte of
+/// output, or when a signal asks to leave. Throws ExitCode::retryable if the system has no resources for a process.
 WorldAnswer ask_world(const std::string& command, const SignalQueue& signals, double patience = 60);
 
 }  // namespace trireme::supervisor

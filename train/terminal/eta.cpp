@@ -9,18 +9,13 @@ namespace {
 
 constexpr std::size_t most_steps = 100;
 
-/// How often something happens after `step` if it happens every `every` steps, and after the last.
-std::int64_t times_due(std::int64_t step, std::int64_t steps, std::int64_t every) {
-  if (every <= 0) return 1;
-  return steps / every - step / every + (steps % every == 0 ? 0 : 1);
-}
-
 }  // namespace
 
-void Eta::Mean::add(double x) {
+void Eta::Mean::add(std::int64_t at, double x) {
   constexpr int weight = 4;  // how many values the mean remembers, roughly
   count = std::min(count + 1, weight);
   value += (x - value) / count;
+  step = at;
 }
 
 void Eta::stepped(double seconds) {
@@ -37,13 +32,26 @@ double Eta::step_seconds() const {
          static_cast<double>(static_cast<std::ptrdiff_t>(sorted.size()) - 2 * cut);
 }
 
+/// Seconds for what happens every `every` steps, and after the last.
+double Eta::due(std::int64_t step, std::int64_t every, const Mean& mean) const {
+  const std::int64_t steps = schedule_.steps;
+  std::int64_t times = step < steps ? 1 : 0;  // after the last step
+  if (every > 0) times = steps / every - step / every + (step < steps && steps % every != 0 ? 1 : 0);
+  const bool due_now = step == steps || (every > 0 && step % every == 0);
+  return static_cast<double>(times + (due_now && mean.step < step ? 1 : 0)) * mean.value;
+}
+
 double Eta::seconds_left(std::int64_t step) const {
-  if (step >= schedule_.steps || steps_.empty()) return 0;
-  const auto due = [&](std::int64_t every, const Mean& mean) {
-    return static_cast<double>(times_due(step, schedule_.steps, every)) * mean.value;
-  };
-  return static_cast<double>(schedule_.steps - step) * step_seconds() + due(schedule_.eval_every, evaluation_) +
-         due(schedule_.sample_every, sample_) + due(schedule_.save_every, save_);
+  if (steps_.empty()) return 0;
+  step = std::min(step, schedule_.steps);
+  const std::int64_t steps = schedule_.steps, every = schedule_.save_every;
+  double saves = save_.step < steps ? save_.value : 0;  // the last; for those before it, training stands still shortly
+  if (every > 0) {
+    const std::int64_t all = (steps - 1) / every, made = std::min(step, steps - 1) / every;
+    saves += static_cast<double>(all - made) * stall_.value;
+  }
+  return static_cast<double>(steps - step) * step_seconds() + due(step, schedule_.eval_every, evaluation_) +
+         due(step, schedule_.sample_every, sample_) + saves;
 }
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // Eta: how many seconds of a run are left. One slow step barely changes it, and evaluations, samples and saves that are
-// still due count.
+// still due count, also those after the last step.
 // Read next: train/terminal/terminal_sink.h, which shows it.
 #pragma once
 
@@ -18,14 +18,19 @@ class Eta {
   explicit Eta(Schedule schedule) : schedule_(schedule) {}
 
   void stepped(double seconds);
-  void evaluated(double seconds) { evaluation_.add(seconds); }
-  void sampled(double seconds) { sample_.add(seconds); }
-  /// `seconds`: how long training stood still for a save.
-  void saved(double seconds) { save_.add(seconds); }
+  /// After `step`, in this many seconds.
+  void evaluated(std::int64_t step, double seconds) { evaluation_.add(step, seconds); }
+  void sampled(std::int64_t step, double seconds) { sample_.add(step, seconds); }
+  /// `stall_seconds`: how long training stood still for it. The run waits for the whole of its last save.
+  void saved(std::int64_t step, double stall_seconds, double seconds) {
+    stall_.add(step, stall_seconds);
+    save_.add(step, seconds);
+  }
 
   /// A typical step: the mean of the last hundred without the fastest and the slowest tenth. 0 before the first.
   double step_seconds() const;
-  /// After `step`. 0 before the first step is made.
+  /// When `step` has just been made: what is due after it counts until it has been done. 0 before the first step is
+  /// made.
   double seconds_left(std::int64_t step) const;
 
  private:
@@ -33,12 +38,14 @@ class Eta {
   struct Mean {
     double value = 0;
     int count = 0;
-    void add(double x);
+    std::int64_t step = 0;  ///< of the newest value
+    void add(std::int64_t at, double x);
   };
+  double due(std::int64_t step, std::int64_t every, const Mean& mean) const;
 
   Schedule schedule_;
   std::deque<double> steps_;  // the newest last
-  Mean evaluation_, sample_, save_;
+  Mean evaluation_, sample_, stall_, save_;
 };
 
 }  // namespace trireme

@@ -2,9 +2,10 @@
 // JSON. Read next: train/events/event_json.h.
 #pragma once
 
-#include <optional>
+#include <string>
 
 #include "train/events/event_stream.h"
+#include "train/events/texts.h"
 #include "train/program/screen.h"
 
 namespace trireme {
@@ -15,12 +16,11 @@ class QuietSink : public EventSink {
   void receive(const Event& event) override;
 
  private:
-  void print_result(const RunEnded& ended);
+  void print(const std::string& text, Style style);
 
   Screen& screen_;
-  std::optional<Saved> saved_;  // the newest
-  std::optional<Validated> validated_;
-  std::optional<StepLogged> logged_;
+  RunResult result_;  // so far
+  std::string path_;  // of the newest checkpoint
 };
 
 class JsonSink : public EventSink {

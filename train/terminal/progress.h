@@ -18,7 +18,8 @@
 namespace trireme {
 
 /// "━━━━━━────── 45% | 120/2000 | 26.1 steps/s | eta 1m12s" in at most `columns`. The most important fields come first:
-/// in a narrow window the bar becomes short, then it and the last fields are left out.
+/// in a narrow window the bar becomes short, then it and the last fields are left out. Spaces at the end of a field
+/// keep room for longer texts: the bar then keeps its length.
 std::string progress_line(double fraction, const std::vector<std::string>& fields, int columns, bool unicode);
 
 /// The progress of a job, on a terminal; in a pipe nothing. Any thread may call it.
@@ -26,14 +27,16 @@ class ProgressBar {
  public:
   using Format = std::function<std::string(double)>;
 
-  /// `what`: "verifying". `total`: of what set() is given. `format` makes texts of such amounts: format_bytes,
-  /// format_count. The bar is shown from the first set() until this object is destroyed.
-  ProgressBar(Screen& screen, std::string what, double total, Format format);
+  /// `what`: "verifying". `total`: of what set() is given; 0: not known, then there are numbers, and no bar. `format`
+  /// makes texts of such amounts: format_bytes, format_count. `begin`: what was done before. The bar is shown from the
+  /// first set() until this object is destroyed.
+  ProgressBar(Screen& screen, std::string what, double total, Format format, double begin = 0);
   ~ProgressBar() { screen_.end_live(); }
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void set(double done);
+  /// `facts` are shown in the place of the rate: "34 cases".
+  void set(double done, const std::vector<std::string>& facts = {});
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -42,6 +45,7 @@ class ProgressBar {
   std::string what_;
   double total_;
   Format format_;
+  double begin_;
   Clock::time_point start_ = Clock::now();
 };
 

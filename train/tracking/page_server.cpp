@@ -104,7 +104,7 @@ class WithoutSignals {
 
 class PageServer::Loop {
  public:
-  Loop(const Address& address, std::string_view flag, std::function<std::string()> page)
+  Loop(const Address& address, std::string_view flag, std::function<std::string()> page, int nice)
       : page_(std::move(page)), base_(event_base_new()) {
     require(base_ != nullptr && wake_.fd >= 0, flag, "the loop of the server could not be made");
     listen(address, flag);
@@ -113,7 +113,7 @@ class PageServer::Loop {
         [](evutil_socket_t, short, void* self) { event_base_loopbreak(static_cast<Loop*>(self)->base_.get()); }, this));
     event_add(stopping_.get(), nullptr);
     const WithoutSignals guard;
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this, nice] { run(nice); });
   }
 
   ~Loop() {
@@ -145,10 +145,10 @@ class PageServer::Loop {
     std::size_t ignored = 0;  // bytes that came after the request
   };
 
-  void run() {
+  void run(int nice) {
     use_all_cores();
     // Affects only this thread on Linux. If the system refuses, the thread works at normal priority.
-    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19));
+    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), nice));
     event_base_dispatch(base_.get());
   }
 
@@ -248,8 +248,8 @@ class PageServer::Loop {
   std::thread thread_;
 };
 
-PageServer::PageServer(const Address& address, std::string_view flag, std::function<std::string()> page)
-    : loop_(std::make_unique<Loop>(address, flag, std::move(page))) {
+PageServer::PageServer(const Address& address, std::string_view flag, std::function<std::string()> page, int nice)
+    : loop_(std::make_unique<Loop>(address, flag, std::move(page), nice)) {
   const bool brackets = address.host.find(':') != std::string::npos;
   url_ = fmt::format("http://{}{}{}:{}/metrics", brackets ? "[" : "", address.host, brackets ? "]" : "", loop_->port());
 }

@@ -20,10 +20,12 @@ class PageServer {
   static constexpr std::size_t most_connections = 16;  ///< one more closes the oldest
   static constexpr std::size_t most_request_bytes = 8192;
   static constexpr std::chrono::seconds most_time{5};  ///< from the connection to its end
+  static constexpr int lowest_priority = 19;           ///< as a nice value
 
   /// `page` makes the text; it is called on the server's thread. Throws ExitCode::usage, naming `flag`, if it cannot
-  /// listen there, for instance because another program does.
-  PageServer(const Address& address, std::string_view flag, std::function<std::string()> page);
+  /// listen there, for instance because another program does. `nice` is the nice value of the server's thread.
+  PageServer(const Address& address, std::string_view flag, std::function<std::string()> page,
+             int nice = lowest_priority);
   ~PageServer();
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;

@@ -54,7 +54,7 @@ std::string next_name(const fs::path& folder) {
   return fmt::format("{}{:010}.{}", name_begin, second, host_name());
 }
 
-void tell(const std::string& text) { Screen::of_process().warn("trireme: " + text); }
+void tell(const std::string& text) { Screen::of_process().warning(text); }
 
 }  // namespace
 

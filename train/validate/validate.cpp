@@ -7,10 +7,10 @@
 #include <fstream>
 
 #include "core/kernels.h"
+#include "core/nearest.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
 #include "train/faults/injection.h"
-#include "train/program/nearest.h"
 #include "train/report/profiling.h"
 #include "train/tracking/address.h"
 
@@ -51,6 +51,10 @@ void validate_schedule(const ScheduleOptions& o) {
   if (o.min_lr && *o.min_lr > o.lr)
     fail(ExitCode::usage, "schedule", "--min-lr {} is above --lr {}; expected at most {}; change --min-lr or --lr",
          *o.min_lr, o.lr, o.lr);
+  if (o.warmup_lr && *o.warmup_lr > o.lr)
+    fail(ExitCode::usage, "schedule",
+         "--warmup-lr {} is above --lr {}, to which the rate rises; expected at most {}; change --warmup-lr or --lr",
+         *o.warmup_lr, o.lr, o.lr);
   if (o.warmup_steps > o.steps)
     fail(ExitCode::usage, "schedule",
          "--warmup-steps {} is more than --steps {}; expected at most {}; change --warmup-steps or --steps",
@@ -265,6 +269,32 @@ void validate_expert_ranks(const MeshShape& mesh, bool experts) {
          mesh.size(Axis::ep));
 }
 
+void validate_optimizer(const OptimizerOptions& o, const PrecisionOptions& precision) {
+  static_cast<void>(optim::ParameterFactors("--lr-factor", o.lr_factor));  // throws for an invalid one
+  static_cast<void>(optim::ParameterFactors("--decay-factor", o.decay_factor));
+  if ((o.optimizer == "sgd" || o.optimizer == "muon") && o.looks_ahead() && o.momentum == 0.0)
+    fail(ExitCode::usage, "optimizer",
+         "--nesterov on looks ahead along the momentum, got --momentum 0; expected above 0; change one of the two");
+  if (o.optimizer == "sgd" && o.moments != DType::f32 && o.decay_of_momentum() == 0)
+    fail(
+        ExitCode::usage, "optimizer",
+        "--moments bf16 has no effect, as SGD without momentum has no moments; expected --momentum above 0; change one "
+        "of the two");
+  if (o.optimizer == "adafactor" && o.moments != DType::f32)
+    fail(ExitCode::usage, "optimizer",
+         "--moments bf16 halves moments, and --optimizer adafactor keeps only a row and a column of each matrix; "
+         "expected --moments f32; drop --moments");
+  if (o.optimizer == "adafactor" && o.memory == MemoryCategory::offloaded && precision.tensor_device() != Device::cpu)
+    fail(
+        ExitCode::usage, "optimizer",
+        "--offload optimizer keeps Adafactor's state in host memory, and its updates are computed on the GPU; expected "
+        "--offload none: the state is small");
+  if (o.optimizer == "muon" && o.memory == MemoryCategory::offloaded && precision.tensor_device() != Device::cpu)
+    fail(ExitCode::usage, "optimizer",
+         "--offload optimizer keeps Muon's momentum in host memory, and its matrix products run on the GPU; expected "
+         "--offload none; use --zero 1 to shard the state, or --optimizer adamw");
+}
+
 }  // namespace
 
 void validate_device(const std::string& device) {
@@ -294,6 +324,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_packed(o);
   validate_pipeline(o.mesh, blocks);
   validate_schedule(o.schedule);
+  validate_optimizer(o.optimizer, o.precision);
   validate_profile(o.run, o.schedule.steps);
   validate_output(o.run);
   validate_checkpoints(o.run);

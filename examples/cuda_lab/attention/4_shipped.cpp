@@ -5,8 +5,8 @@
 //   exponentials in base 2, with the scale folded into one multiplication;
 //   the log of each sum, which the backward pass and ring attention need; grouped heads; head dims up to 128.
 // Over that, cuda/kernels/attention_sm90.cu has
-//   192 queries that share keys and values instead of 64, in three groups of four warps (wgmma reads shared memory itself);
-//   a thread that copies whole tiles (TMA) while the others compute;
+//   192 queries that share keys and values instead of 64, in three groups of four warps (wgmma reads shared memory
+//   itself); a thread that copies whole tiles (TMA) while the others compute;
 //   the products of one tile under the softmax of the next.
 // This file also counts what each level moves.
 // Read next: docs/ladder.md.

@@ -6,7 +6,7 @@
 //   an epilogue (bias, GELU, residual, accumulation) that goes through shared memory to write whole rows;
 //   three forms, batches, any size and alignment.
 // On Hopper, cuda/kernels/gemm_sm90.cu (cuda/kernels/gemm_tiles_sm90.h); over that it has
-//   a tile of 256 x 192, shared by two groups of four warps: 110 FLOPs for a byte from L2 instead of 64;
+//   tiles of 128 x 192, which two groups of four warps take in turns: one multiplies while the other stores;
 //   products that read shared memory by themselves, 64 x 192 at a time (wgmma): no fragments to load;
 //   a warp group that only copies, whole tiles by one thread (TMA), and runs ahead into the next tile.
 // This file also has the cost of each level.
@@ -28,9 +28,9 @@ void shipped_sm90(const Product& p, Stream stream) {
 
 namespace {
 
-// Per multiprocessor and clock. FMA: 128 units. Tensor cores: 989 TFLOP/s over 132 multiprocessors at 1.83 GHz. L2: the
-// 5120 bytes that the A100's white paper states, over 132; Hopper's own figure is not published.
-constexpr double kFmaFlops = 2 * 128, kTensorFlops = 4096, kL2Bytes = 5120.0 / 132;
+// Per multiprocessor and clock. FMA: 128 units. Tensor cores: 989 TFLOP/s over 132 multiprocessors at 1.83 GHz. L2: not
+// published for Hopper; what level 8 got in long sums on an H100 (bench/results/gpu_notes.md).
+constexpr double kFmaFlops = 2 * 128, kTensorFlops = 4096, kL2Bytes = 49;
 constexpr double kMultiprocessors = 132, kClock = 1.83e9;
 
 constexpr double tile_flops(double m, double n, double k) { return 2 * m * n * k; }
@@ -64,11 +64,11 @@ constexpr std::array levels = {
           "ring of four stages, swizzle",
           &shipped_sm80,
           {Unit::tensor_core, tile_flops(128, 128, 32), 4 * 2 * 8 * 4, 2 * 128 * 32 * 2}},
-    // K = 64, two groups of 128 rows: per 16 of K two wgmma, which read 2 KB of a and 6 KB of b each, 64 wavefronts.
+    // K = 64, a group of 128 rows: per 16 of K two wgmma, which read 2 KB of a and 6 KB of b each, 64 wavefronts.
     Level{"gemm_sm90",
-          "256 x 192, TMA, wgmma",
+          "128 x 192 in turns, TMA, wgmma",
           &shipped_sm90,
-          {Unit::tensor_core, tile_flops(256, 192, 64), 2 * 4 * 2 * 64, (256 + 192) * 64 * 2}},
+          {Unit::tensor_core, tile_flops(128, 192, 64), 4 * 2 * 64, (128 + 192) * 64 * 2}},
 };
 
 }  // namespace

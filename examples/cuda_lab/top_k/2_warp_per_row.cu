@@ -3,7 +3,7 @@
 // A load is one line, and there are enough warps for every multiprocessor. But a lane has two values of a row of 64,
 // and the rows are read k times: from L1 after the first time, and a load from there is still a wait.
 // Read next: examples/cuda_lab/top_k/3_in_registers.cu.
-#include "cuda/kernels/ranked.h"
+#include "cuda/kernels/order_key.h"
 #include "examples/cuda_lab/top_k/ladder.h"
 
 namespace trireme::cuda::lab::top_k {
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads) warp_per_row_kernel(const __grid_con
   std::int64_t last = kAll;
   for (int place = 0; place < p.k; ++place) {
     std::int64_t best = kNone;
-    for (int c = lane; c < p.width; c += 32) best = larger_below(last, best, rank_of(p.x[row * p.width + c], c));
+    for (int c = lane; c < p.width; c += 32) best = larger_below(last, best, order_key(p.x[row * p.width + c], c));
     last = largest_of(best, 32);
     if (lane == 0) p.chosen[row * p.k + place] = column_of(last);
   }

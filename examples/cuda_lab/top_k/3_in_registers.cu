@@ -7,7 +7,7 @@
 // Most of a warp's work for its row is now the five shuffles of a round, each of which waits for the previous one.
 // Read next: cuda/kernels/top_k.cu, the kernel in use, and examples/cuda_lab/top_k/4_shipped.cpp on what it adds.
 #include "core/error.h"
-#include "cuda/kernels/ranked.h"
+#include "cuda/kernels/order_key.h"
 #include "examples/cuda_lab/top_k/ladder.h"
 
 namespace trireme::cuda::lab::top_k {
@@ -20,17 +20,17 @@ __global__ void __launch_bounds__(kThreads) in_registers_kernel(const __grid_con
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kRows + static_cast<int>(threadIdx.x) / 32;
   if (row >= p.rows) return;  // uniform over the warp
-  std::int64_t ranks[kValues];
+  std::int64_t keys[kValues];
   TRIREME_UNROLL
   for (int i = 0; i < kValues; ++i) {
     const int c = 32 * i + lane;
-    ranks[i] = c < p.width ? rank_of(p.x[row * p.width + c], c) : kNone;
+    keys[i] = c < p.width ? order_key(p.x[row * p.width + c], c) : kNone;
   }
   std::int64_t last = kAll;
   for (int place = 0; place < p.k; ++place) {
     std::int64_t best = kNone;
     TRIREME_UNROLL
-    for (const std::int64_t rank : ranks) best = larger_below(last, best, rank);
+    for (const std::int64_t key : keys) best = larger_below(last, best, key);
     last = largest_of(best, 32);
     if (lane == 0) p.chosen[row * p.k + place] = column_of(last);
   }

@@ -71,7 +71,7 @@ watch::LostRank lost_on_host(const HostFinding& finding, const std::vector<Host>
                              const std::vector<HostSigns>& signs, double timeout, const std::string& record) {
   const auto host = static_cast<std::size_t>(finding.host);
   return {ExitCode::retryable,
-          fmt::format("{}, or raise --timeout ({:g} s)", why(finding, hosts[host], signs[host]), timeout),
+          fmt::format("{}, or raise the deadline (--timeout, {:g} s)", why(finding, hosts[host], signs[host]), timeout),
           place(signs[host], finding.rank), record + record_of(hosts, signs)};
 }
 
@@ -79,7 +79,7 @@ watch::LostRank lost_first_host(const std::vector<Host>& hosts, int self, double
   return {
       ExitCode::retryable,
       fmt::format("host {} of rank 0 has not asked host {} for {:.1f} s: one of the two is gone or cut off; look at "
-                  "both and their network, or raise --timeout ({:g} s)",
+                  "both and their network, or raise the deadline (--timeout, {:g} s)",
                   hosts.front().name, hosts[static_cast<std::size_t>(self)].name, silence, timeout),
       "rank 0", ""};
 }

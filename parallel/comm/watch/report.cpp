@@ -116,7 +116,8 @@ Said one_lost(const Finding& finding, const Board& board, const Observer& observ
   if (!others.empty()) text += "; lost as well: " + list(board, others);
   text += finding.faulty.fault == WaitFault::died
               ? "; start again from the newest checkpoint"
-              : fmt::format("; find what keeps it, or raise --timeout ({:g} s)", finding.timeout);
+              : fmt::format("; find what keeps it, or raise the deadline of the world's group (--timeout, {:g} s)",
+                            finding.timeout);
   return {ExitCode::retryable, text, board.place(rank) + (step < 0 ? "" : fmt::format(" step {}", step))};
 }
 
@@ -155,18 +156,20 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
                       finding.timeout, waits),
           place};
     case WaitFault::unseen:
-      return {ExitCode::retryable,
-              fmt::format("{}, for {:g} s ({:g} x --timeout); these are on other nodes, where they cannot be seen from "
-                          "here: {}; look at those nodes, or raise --timeout",
-                          waits, patience_with_unseen * finding.timeout, patience_with_unseen,
-                          faulty.ranks.empty() ? "some with higher numbers" : list(board, faulty.ranks)),
-              place};
+      return {
+          ExitCode::retryable,
+          fmt::format("{}, for {:g} s ({:g} x the deadline); these are on other nodes, where they cannot be seen from "
+                      "here: {}; look at those nodes, or raise the deadline (--timeout)",
+                      waits, patience_with_unseen * finding.timeout, patience_with_unseen,
+                      faulty.ranks.empty() ? "some with higher numbers" : list(board, faulty.ranks)),
+          place};
     default:
-      return {ExitCode::retryable,
-              fmt::format("{}; all are there, but for {:g} s ({:g} x --timeout) nothing has moved; look at the network "
-                          "between them, or raise --timeout",
-                          waits, patience_with_unseen * finding.timeout, patience_with_unseen),
-              place};
+      return {
+          ExitCode::retryable,
+          fmt::format("{}; all are there, but for {:g} s ({:g} x the deadline) nothing has moved; look at the network "
+                      "between them, or raise the deadline (--timeout)",
+                      waits, patience_with_unseen * finding.timeout, patience_with_unseen),
+          place};
   }
 }
 

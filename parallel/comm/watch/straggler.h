@@ -5,7 +5,7 @@
 // On a shared machine any rank is slow now and then. So a rank is named only if it took more than 1.5 times the median
 // of its peers, in a phase that matters, in four consecutive windows of four steps. Of a window's four steps the second
 // fastest counts, so that one or two slow steps have no effect. A rank that is slow from step S on is named after step
-// S + 17 at the latest.
+// S + 17 at the latest. Read next: parallel/comm/watch/page.h, parallel/comm/watch/straggler.cpp.
 #pragma once
 
 #include <cstdint>

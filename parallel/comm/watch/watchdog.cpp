@@ -47,7 +47,7 @@ void Watchdog::run() {
   }
 }
 
-bool Watchdog::ends() const {
+bool Watchdog::another_ends_job() const {
   const std::vector<RankSigns>& ranks = observer_.signs();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const bool here = std::any_of(local_.begin(), local_.end(),
@@ -60,9 +60,9 @@ bool Watchdog::ends() const {
 bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   for (const auto& beacon : local_) beacon->show_waits();
   observer_.look(seconds);
-  ending_ = ends() ? ending_ + seconds : 0;
+  ending_ = another_ends_job() ? ending_ + seconds : 0;
   if (on_end_ && ending_ >= 0.25) on_end_();
-  const auto lose = [&](const FaultyRanks& faulty, int waiter) {
+  const auto report = [&](const FaultyRanks& faulty, int waiter) {
     const Finding finding{faulty, waiter, timeout_};
     const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *board_, observer_));
     lock.unlock();  // on_lost_ may end ranks, which take the lock
@@ -70,14 +70,15 @@ bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
     lock.lock();
     return true;
   };
-  if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty()) return lose({WaitFault::died, ranks}, -1);
+  if (const std::vector<int> ranks = died(observer_.signs()); !ranks.empty())
+    return report({WaitFault::died, ranks}, -1);
   for (const auto& beacon : local_) {
     const FaultyRanks faulty = find_faulty_ranks(beacon->rank(), observer_.signs(), timeout_);
     if (faulty.fault == WaitFault::unseen &&
         observer_.signs()[static_cast<std::size_t>(beacon->rank())].since_sign_of_life <
             patience_with_unseen * timeout_ + unseen_delay_)
       continue;
-    if (faulty.fault != WaitFault::none) return lose(faulty, beacon->rank());
+    if (faulty.fault != WaitFault::none) return report(faulty, beacon->rank());
   }
   return false;
 }

@@ -56,7 +56,7 @@ class Watchdog {
  private:
   void run();
   bool look(double seconds, std::unique_lock<std::mutex>& lock);  // true if it found a lost rank
-  bool ends() const;                                              // a rank of another process is ending the job
+  bool another_ends_job() const;                                  // a rank of another process is ending it
 
   std::shared_ptr<const Board> board_;
   const double timeout_;

@@ -55,7 +55,7 @@ TEST_CASE("a host that does not answer is gone before the timeout, and named wit
   const std::string what = lost.what();
   CHECK(what.find("host h2 is gone: for 1.9 s neither its ranks nor its system") != std::string::npos);
   CHECK(what.find("its ranks: rank 1 (dp=1) step 12, rank 4 (dp=4) step 12;") != std::string::npos);
-  CHECK(what.find("raise --timeout (2 s)") != std::string::npos);
+  CHECK(what.find("raise the deadline (--timeout, 2 s)") != std::string::npos);
   CHECK(lost.record().starts_with("record\n"));
   CHECK(lost.record().find("rank 5 (dp=5) step 12 on h3, heard of 0.0 s ago: in forward") != std::string::npos);
 }

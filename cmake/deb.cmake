@@ -1,0 +1,17 @@
+# cpack -G DEB in a build folder makes libtrireme-dev: the library with its headers, and no programs.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME trireme)
+set(CPACK_PACKAGE_VENDOR "Trireme")
+set(CPACK_PACKAGE_CONTACT "the Trireme developers")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_COMPONENTS_ALL library)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libtrireme-dev)
+set(CPACK_DEBIAN_LIBRARY_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "libfmt-dev, nlohmann-json3-dev, libpcre2-dev, libevent-dev")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "libopenmpi-dev")
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION 
+  "Static libraries and headers of Trireme, compiled for this processor: ${trireme_processor}.")
+include(CPack)

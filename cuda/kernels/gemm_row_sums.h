@@ -1,0 +1,109 @@
+// The sums of A's rows beside a product of form TN on Hopper. With a = dy^T, the product is the gradient of a linear
+// layer's weight, and the row sums are that of its bias: the sum of dy's rows, which would otherwise be read from
+// memory once more.
+//
+// The tile of A of every stage lies in shared memory anyway. Warps of the producer's group, which have nothing to do,
+// read it there and add: in tiles that begin at n = 0, because the others have the same rows of A. A chunk of a stage
+// has 64 of M in each of its 64 rows of K, and a warp for itself. Half a warp reads a row of 128 bytes at once, a lane
+// 8 of them: four values, for four sums of its own. The swizzle permutes the 16-byte pieces of a row (piece number XOR
+// row % 8), and the lanes permute their addresses in the same way. At the end of a tile the two halves of a warp are
+// added. In divided tiles the sums are partial, and join_kernel adds them in the order of K, as it does for the
+// product.
+//
+// The warps have 24 registers a thread, because consumers need 240 (gemm_tiles_sm90.h), and finding a tile takes more
+// than that leaves. So the producer, which knows the tile, notes beside each stage what is to be done with it.
+//
+// Bytes: M sums written; none read from global memory. Instructions of a warp for a stage: 32 loads, 128 conversions
+// and 128 additions, some 300 with addresses and barriers, while a stage of a tile of 128 x 192 takes the tensor cores
+// 808 cycles. Both warps read 16 KB: 128 cycles of shared memory, beside some 510 for wgmma. In tiles with another n
+// they only wait for a stage and release it.
+// Read next: tests/cuda/gemm_row_sums_test.cpp.
+#pragma once
+
+#include "cuda/kernels/gemm_tiles_sm90.h"
+
+namespace trireme::cuda::sm90 {
+
+/// Readers of run() in gemm_tiles_sm90.h. Sums over a part of K go to p.row_partials, at the place tiles.slot; others go
+/// to p.product.row_sums.
+template <class T, class S>
+struct RowSums {
+  static constexpr int kWarps = S::kM / 64, kBytes = S::kStages * 4;  // a chunk for each warp
+  static constexpr int kLoads = 4;                                    // requested together
+  static_assert(S::kBlocks == 1 && S::kM <= 128, "two warps have no registers for more chunks");
+  static_assert(S::kSharedBytes + kBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
+
+  template <class Tiles>
+  __device__ static __forceinline__ void note(std::byte* memory, int step, const Tiles& tiles, bool last) {
+    const int end = tiles.slot < 0 ? kStore + tiles.m / 64 : -1 - tiles.slot;
+    *note_of(memory, step) = tiles.n != 0 ? kPass : last ? end : kAdd;
+  }
+  __device__ static __forceinline__ void note_end(std::byte* memory, int step) { *note_of(memory, step) = kEnd; }
+
+  template <class P>
+  __device__ static __forceinline__ void read(const P& p, std::byte* memory) {
+    const int reader = static_cast<int>(threadIdx.x) / 32 - (4 - kWarps);
+    float sums[4] = {};
+    TRIREME_NO_UNROLL
+    for (int step = 0;; ++step) {
+      const Slot<S> slot(memory, step);
+      mbarrier_wait(slot.full, slot.parity);
+      const int note = *note_of(memory, step);
+      if (note == kEnd) return;
+      if (note != kPass) add_chunk(slot.a + reader * kChunkBytes, sums);
+      sync_warp();  // all lanes have read
+      release<S>(slot.empty);
+      if (note != kPass && note != kAdd) store(p, note, reader * 64, sums);
+    }
+  }
+
+ private:
+  // Notes. After the last step of a tile its sums are stored: kStore + m / 64, or -1 - its slot in the workspace.
+  static constexpr int kPass = 0, kAdd = 1, kEnd = 2, kStore = 3;
+
+  __device__ static __forceinline__ int* note_of(std::byte* memory, int step) {
+    return reinterpret_cast<int*>(memory + S::kSharedBytes) + step % S::kStages;
+  }
+
+  /// Adds this lane's rows of a chunk: every second one.
+  __device__ static __forceinline__ void add_chunk(const std::byte* chunk, float (&sums)[4]) {
+    std::uint32_t thread = threadIdx.x;
+    compute_again(thread);  // nvcc would keep the addresses of all rows
+    const std::uint32_t lane = thread % 32, half = lane / 16;
+    const std::uint32_t at = half * 128 + (lane % 16 / 2 ^ half) * 16 + lane % 2 * 8;
+    TRIREME_UNROLL
+    for (std::uint32_t row = 0; row < 8; row += 2) {
+      const std::byte* const from = chunk + (at ^ row * 16) + row * 128;  // row + half in every eighth row
+      TRIREME_UNROLL
+      for (int first = 0; first < kStep / 8; first += kLoads) {
+        Pack<std::uint32_t, 2> fours[kLoads];
+        TRIREME_UNROLL
+        for (int i = 0; i < kLoads; ++i) fours[i] = load_vector<Pack<std::uint32_t, 2>>(from + (first + i) * 1024);
+        TRIREME_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          TRIREME_UNROLL
+          for (int j = 0; j < 4; ++j)
+            sums[j] += j % 2 == 0 ? low_half<T>(fours[i].values[j / 2]) : high_half<T>(fours[i].values[j / 2]);
+        }
+      }
+    }
+  }
+
+  /// Stores 64 sums, from row `first` of the tile on, and sets them to zero.
+  template <class P>
+  __device__ static __forceinline__ void store(const P& p, int note, int first, float (&sums)[4]) {
+    const int lane = static_cast<int>(threadIdx.x % 32), m = note < 0 ? 0 : (note - kStore) * 64;
+    float* const to = note < 0 ? p.row_partials + std::int64_t{-1 - note} * S::kM : p.product.row_sums + m;
+    const bool upper = lane >= 16;  // these lanes finish the upper two of the four sums
+    const int row = first + lane % 16 * 4 + (upper ? 2 : 0), rows = (note < 0 ? S::kM : p.product.m - m) - row;
+    TRIREME_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      const float other = shuffle_xor(upper ? sums[j] : sums[j + 2], 16);
+      if (j < rows) to[row + j] = (upper ? sums[j + 2] : sums[j]) + other;
+    }
+    TRIREME_UNROLL
+    for (int j = 0; j < 4; ++j) sums[j] = 0;
+  }
+};
+
+}  // namespace trireme::cuda::sm90

@@ -1,0 +1,44 @@
+#include "data/prepare/text_input.h"
+
+#include "core/error.h"
+#include "data/text_files.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+TextFormat format_of(fs::path path) {
+  if (compression_of(path) != Compression::none) path.replace_extension();
+  const fs::path ending = path.extension();
+  if (ending == ".jsonl" || ending == ".ndjson") return TextFormat::jsonl;
+  return ending == ".csv" ? TextFormat::csv : ending == ".tsv" ? TextFormat::tsv : TextFormat::text;
+}
+
+TextInput describe(const fs::path& path, std::optional<TextFormat> format) {
+  TextInput input{.path = path,
+                  .format = format.value_or(format_of(path)),
+                  .compression = compression_of(path),
+                  .bytes = InputFile(path).size()};
+  std::error_code error;
+  input.modified = fs::last_write_time(path, error).time_since_epoch().count();
+  return input;
+}
+
+}  // namespace
+
+TextInputs find_text_inputs(const fs::path& path, std::optional<TextFormat> format) {
+  TextInputs inputs;
+  if (path == standard_input) {
+    inputs.files.push_back({.path = path, .format = format.value_or(TextFormat::text)});
+    return inputs;
+  }
+  const auto is_input = [](const fs::path& file) { return compression_of(file) != Compression::none; };
+  const FoundTexts found = find_texts(path, "--data", is_input);
+  for (const fs::path& file : found.files) inputs.files.push_back(describe(file, format));
+  inputs.skipped = found.skipped;
+  return inputs;
+}
+
+}  // namespace trireme

@@ -1,0 +1,52 @@
+// How well a model predicts texts: the loss of a long text, and the log-probabilities of continuations, on any mesh.
+// Read next: train/gpt/multiple_choice.h, data/stride_windows.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "data/tokens.h"
+#include "models/gpt.h"
+
+namespace trireme {
+
+/// The loss of a text.
+struct TextScore {
+  std::int64_t tokens = 0;  ///< that were predicted: all but the first
+  std::int64_t bytes = 0;   ///< of the text of these tokens, as the tokenizer decodes them
+  double loss = 0;          ///< mean negative log-probability of a token, in nats
+
+  double perplexity() const;     ///< exp(loss)
+  double bits_per_byte() const;  ///< loss * tokens / (ln 2 * bytes): does not depend on the tokenizer
+};
+
+/// The same on every mesh up to rounding. `stride`: data/stride_windows.h. `batch`: windows in a forward on one dp
+/// rank. Collective over the mesh.
+TextScore score_text(Model& model, std::int64_t context, const TokenRange& tokens, const Tokenizer& tokenizer,
+                     std::int64_t stride, std::int64_t batch);
+
+/// A context and its continuation.
+struct Continuation {
+  std::vector<std::int32_t> ids;  ///< of both
+  std::int64_t first = 1;         ///< the place in ids at which the continuation begins; at least 1
+};
+/// How likely a continuation is.
+struct ContinuationScore {
+  double logprob = 0;       ///< natural logarithm of the probability of the continuation
+  std::int64_t tokens = 0;  ///< of the continuation
+  bool greedy = false;      ///< whether each of its tokens is the likeliest
+  std::int64_t cut = 0;     ///< tokens at the beginning of its context that were cut off
+};
+
+/// The scores of all continuations. Of those that are longer than the model's context and one token, the beginning is
+/// cut off. Throws ExitCode::data, with its number, for one whose continuation alone is longer. Only ids below `vocab`
+/// count as tokens. Collective over the mesh, with the same continuations on all ranks.
+std::vector<ContinuationScore> score_continuations(Gpt& model, std::vector<Continuation> continuations,
+                                                   std::int64_t vocab, std::int64_t batch);
+
+/// The logits of one sequence of at most the model's context -> [T, V] f32 on the host, on each rank of the last stage;
+/// undefined on others. Collective over the mesh.
+Tensor sequence_logits(Gpt& model, const std::vector<std::int32_t>& ids);
+
+}  // namespace trireme
