@@ -63,9 +63,11 @@ endfunction()
 # trireme_test(NAME SOURCES a_test.cpp ... LINKS ...): a doctest binary, registered with ctest under its name.
 # It runs in the repository's root, and ctest may run another one beside it. A test that keeps two cores busy has the
 # property PROCESSORS 3; one that takes minutes has COST, so that it begins early. With THOROUGH_CASES, the cases of
-# doctest's suite "thorough" are a test of their own, NAME_thorough, which `test --all` and the sanitizers run.
+# doctest's suite "thorough" are a test of their own, NAME_thorough, which `test --all` and the sanitizers run. With
+# CLOCK_CASES, so are those of the suite "clock", NAME_clock: their result depends on how fast the machine is at the
+# moment, so only `./trireme soak` runs them.
 function(trireme_test name)
-  cmake_parse_arguments(ARG "THOROUGH_CASES" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "THOROUGH_CASES;CLOCK_CASES" "" "SOURCES;LINKS" ${ARGN})
   if(NOT TARGET trireme_test_main)  # doctest compiles longer than most tests: compile it once for all
     add_library(trireme_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cpp)
     target_link_libraries(trireme_test_main PRIVATE trireme_flags doctest::doctest)
@@ -75,14 +77,16 @@ function(trireme_test name)
   trireme_compile_quickly(${name})
   trireme_compile_in_batches(${name})
   set(tests ${name})
-  set(only_usual)
+  if(ARG_CLOCK_CASES)
+    add_test(NAME ${name}_clock COMMAND ${name} --test-suite=clock WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}_clock PROPERTIES LABELS soak PROCESSORS 3)
+  endif()
   if(ARG_THOROUGH_CASES)
-    set(only_usual --test-suite-exclude=thorough)
     add_test(NAME ${name}_thorough COMMAND ${name} --test-suite=thorough WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     list(APPEND tests ${name}_thorough)
     set_tests_properties(${name}_thorough PROPERTIES LABELS thorough)
   endif()
-  add_test(NAME ${name} COMMAND ${name} ${only_usual} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME ${name} COMMAND ${name} --test-suite-exclude=thorough,clock WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(NOT folder IN_LIST TRIREME_NOT_SANITIZED)
     add_dependencies(unit_tests ${name})
@@ -102,5 +106,12 @@ function(trireme_thorough)
       set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
       add_dependencies(thorough_tests ${name})
     endif()
+  endforeach()
+endfunction()
+
+# trireme_soak(NAME...): leaves tests to `./trireme soak`: those that need real clocks, or programs that few machines have.
+function(trireme_soak)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY LABELS soak)
   endforeach()
 endfunction()
