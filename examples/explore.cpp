@@ -89,6 +89,7 @@ struct Options {
   std::optional<std::int64_t> seed;
   std::int64_t skip = 0;
   std::int64_t jobs = 2 * cores();  // ranks often wait for one another
+  std::int64_t draw = 0;
   std::string only = "all", replay, finds;
 };
 
@@ -101,12 +102,13 @@ void declare(Flags& flags, Options& o) {
   flags.add("skip", "N", o.skip, "cases of the seed to leave out, as an earlier exploration has checked them",
             Range::at_least(0));
   flags.add_choice("only", o.only, kinds, "one kind of cases; docs/guarantees.md says what each compares");
-  flags.add("finds", "FILE", o.finds, "cases to try first, one per line: those that were wrong before");
+  flags.add("finds", "FILE", o.finds, "cases to try first, one per line; with --seconds 0, no others");
   flags.add("replay", "CASE", o.replay,
             "try this case, and nothing else: a kind, flags of train_gpt (gradients: of parity) as --name=value, and "
             "after 'then' what a second run has in addition; --data=text-K is a text of K distinct characters, "
             "--fault=TEXT is TRIREME_FAULT");
   flags.not_empty();
+  flags.add("draw", "N", o.draw, "print N cases of the seed, after those of --skip, instead of trying any", Range::at_least(0));
   flags.add("jobs", "N", o.jobs, "cases tried at a time", Range::at_least(1));
   flags.add("limit", "S", o.settings.limit, "seconds after which a program is taken to hang", Range::above(0));
   flags.add_switch("first", o.settings.first, "stop at the first wrong case, and do not shrink it", true);
@@ -143,6 +145,12 @@ int main(int argc, char** argv) {
     declare(flags, options);
     if (!flags.parse_or_print(argc, argv)) return 0;
     Settings settings = settings_of(options);
+    if (options.draw > 0) {
+      const Explorer explorer(settings, [](const std::string&) {});
+      for (std::int64_t i = 0; i < options.draw; ++i)
+        fmt::print("{}\n", to_text(explorer.drawn(settings.skip + static_cast<std::uint64_t>(i))));
+      return 0;
+    }
     const WorkFolder folder;
     settings.folder = folder.path;
     settings.stop = [] { return interrupted != 0; };

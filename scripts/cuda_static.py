@@ -124,10 +124,13 @@ def fingerprint(version):
     return digest.hexdigest()[:16]
 
 
-def committed_fingerprint():
+def is_current():
+    """Whether the committed report was made from these sources, by the nvcc that it names; needs no nvcc."""
     with open(REPORT, encoding="utf-8") as saved:
-        found = re.search(r"^Made from sources `(\w+)`", saved.read(), re.M)
-    return found[1] if found else None
+        text = saved.read()
+    made_from = re.search(r"^Made from sources `(\w+)`", text, re.M)
+    compiler = re.search(r"nvcc release \d+\.\d+", text)
+    return bool(made_from and compiler) and made_from[1] == fingerprint(compiler[0])
 
 
 def compile_all(folder, only, jobs):
@@ -393,6 +396,11 @@ def main():
     options = parser.parse_args()
     if options.self_test:
         return self_test()
+    if options.is_current:
+        current = is_current()
+        print(f"cuda_static: {os.path.relpath(REPORT, ROOT)} was made from {'these' if current else 'other'} sources"
+              + ("" if current else "; run scripts/cuda_static.py where there is an nvcc, and commit the report"))
+        return 0 if current else 1
     nvcc = find_nvcc()
     if nvcc is None:
         print("cuda_static: nvcc was not found, so there is nothing to say; install the CUDA toolkit, or set NVCC")
@@ -401,10 +409,6 @@ def main():
     release = re.search(r"release [\d.]+", said)
     version = f"nvcc {release[0]}" if release else "nvcc"
     made_from = fingerprint(version)
-    if options.is_current:
-        current = made_from == committed_fingerprint()
-        print(f"cuda_static: {os.path.relpath(REPORT, ROOT)} was made from {'these' if current else 'other'} sources")
-        return 0 if current else 1
     nvdisasm = sass.nvdisasm(os.path.join(ROOT, options.folder))
     kernels, complaints = compile_kernels(options.folder, options.only, options.jobs, nvdisasm)
     if not kernels and not complaints:

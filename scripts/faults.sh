@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the fault scripts, tests/faults/*.sh, and prints the result of each row of the matrix in docs/faults.md:
-#   scripts/faults.sh [--quick] [NAME...]     NAME: a script without its .sh; none: all
+#   scripts/faults.sh [--quick] [--clock | --no-clock] [NAME...]     NAME: a script without its .sh; none: all
 # --quick runs a shorter version of each script, and two at a time, as they mostly wait; those with a line
-# "# alone: why" run alone.
+# "# alone: why" run alone. The result of those with a line "# clock: why" depends on chance or on how fast the machine
+# is at the moment: --no-clock leaves them out, --clock runs no others.
 # Needs the programs in build/bin; `./trireme faults` builds them first. The status is 0 when nothing failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70
@@ -15,12 +16,14 @@ rows=('' 'kill -9 a rank mid step' 'kill -9 at every I/O call of a save' 'un-syn
   'configuration differs between ranks' 'malformed files' 'bad flag, impossible mesh' 'bad token, empty data'
   'out of memory')
 
-quick=() names=() one=no # --one NAME: internal; several may run at a time
+quick=() names=() clock=any one=no # --one NAME: internal; several may run at a time
 for argument in "$@"; do
   case $argument in
     --quick) quick=(--quick) ;;
+    --clock) clock=yes ;;
+    --no-clock) clock=no ;;
     --one) one=yes ;;
-    -*) die 64 "faults: unknown flag $argument; expected --quick or names of scripts in tests/faults" ;;
+    -*) die 64 "faults: unknown flag $argument; expected --quick, --clock, --no-clock or names of scripts in tests/faults" ;;
     *)
       if [ ! -e "$folder/$argument.sh" ] || [ "$argument" = common ]; then
         die 64 "faults: no script tests/faults/$argument.sh; expected one of those in tests/faults"
@@ -31,10 +34,11 @@ for argument in "$@"; do
 done
 all=no
 if [ "${#names[@]}" -eq 0 ]; then
-  all=yes
+  [ "$clock" = any ] && all=yes
   for file in "$folder"/*.sh; do
-    name=$(basename "$file" .sh)
-    [ "$name" = common ] || names+=("$name")
+    name=$(basename "$file" .sh) needs_clock=no
+    if grep -q '^# clock: ' "$file"; then needs_clock=yes; fi
+    if [ "$name" != common ] && { [ "$clock" = any ] || [ "$clock" = "$needs_clock" ]; }; then names+=("$name"); fi
   done
 fi
 

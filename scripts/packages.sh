@@ -28,7 +28,7 @@ require_packages() {
   local by_hand="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
   if [ "$(id -u)" -ne 0 ]; then
     by_hand="sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}"
-    can_sudo || die 1 "${#missing[@]} packages are missing and sudo is not available here. Run this, then try again:
+    can_sudo || die 75 "${#missing[@]} packages are missing and sudo is not available here. Run this, then try again:
   $by_hand"
     as_root=(sudo)
   fi
@@ -38,7 +38,7 @@ require_packages() {
     say '  Going on with the lists that are here.'
   quietly "Installing ${#missing[@]} packages and what they need" apt-install \
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" ||
-    die 1 "the packages could not be installed. Run this by hand, fix what it reports, then try again:
+    die 75 "the packages could not be installed. Run this by hand, fix what it reports, then try again:
   $by_hand"
 }
 

@@ -38,8 +38,9 @@ place=${TMPDIR:-/tmp}
 if [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 ] 2>/dev/null; then place=/dev/shm; fi
 work=$(mktemp -d "$place/trireme_faults.$script.XXXXXX") || exit 74
 failures=0
-code=0 # of the last job
-pid=0  # of the last that was started
+code=0     # of the last job
+pid=0      # of the last that was started
+limit=1800 # seconds for one job: it ends a script that hangs, and decides nothing
 export quick code pid
 
 # left_overs finds the processes of a script by this variable, even after their parents have ended.
@@ -54,6 +55,16 @@ left_overs() {
   grep -lzxF -- "TRIREME_FAULTS_RUN=$work" /proc/[0-9]*/environ 2>/dev/null | while IFS=/ read -r _ _ id _; do
     case $(readlink "/proc/$id/exe" 2>/dev/null) in "$bin"/* | */mpirun | */orterun | */orted | */prterun) echo "$id" ;; esac
   done
+}
+
+# Whether none of them is left. Ranks may outlive mpirun for a moment; whatever is there after $limit is left behind.
+none_left() {
+  local i
+  for ((i = 0; i < limit * 20; ++i)); do
+    [ -n "$(left_overs)" ] || return 0
+    sleep 0.05
+  done
+  return 1
 }
 
 # Ends them, also those that are stopped, and waits until they are gone.
@@ -108,11 +119,11 @@ tiny=(--data "$work/text.txt" --layers 2 --heads 2 --width 16 --context 16 --glo
   --log-every 1 --eval-batches 2 --warmup-steps 2 --threads 1 --out none)
 
 # run_threads NAME FLAGS...: train_gpt with ranks that are threads; sets $code, writes $work/NAME.log. At most
-# $limit seconds (default 120), after which it is killed and $code is 137.
+# $limit seconds, after which it is killed and $code is 137.
 run_threads() {
   local name=$1
   shift
-  { timeout -s KILL "${limit:-120}" "$bin/train_gpt" "${tiny[@]}" "$@" >"$work/$name.log" 2>&1 </dev/null; } 2>/dev/null
+  { timeout -s KILL "$limit" "$bin/train_gpt" "${tiny[@]}" "$@" >"$work/$name.log" 2>&1 </dev/null; } 2>/dev/null
   code=$?
 }
 
@@ -121,7 +132,7 @@ run_mpi() {
   local name=$1 ranks=$2
   shift 2
   {
-    timeout -s KILL "${limit:-120}" mpirun --oversubscribe -n "$ranks" "$bin/train_gpt" "${tiny[@]}" "$@" \
+    timeout -s KILL "$limit" mpirun --oversubscribe -n "$ranks" "$bin/train_gpt" "${tiny[@]}" "$@" \
       >"$work/$name.log" 2>&1 </dev/null
   } 2>/dev/null
   code=$?
@@ -141,10 +152,10 @@ start_mpi() {
   pid=$!
 }
 
-# await SECONDS: until the job that was started last ends; sets $code. One that takes longer is killed: 137.
+# await: until the job that was started last ends; sets $code. One that takes longer than $limit is killed: 137.
 await() {
   local i
-  for ((i = 0; i < $1 * 20; ++i)); do
+  for ((i = 0; i < limit * 20; ++i)); do
     kill -0 "$pid" 2>/dev/null || break
     sleep 0.05
   done
@@ -161,11 +172,14 @@ rank_pids() {
   done | sort -n | awk '{ print $2 }'
 }
 
-# wait_for PATTERN NAME [SECONDS]: until the job's output has a line that matches; 1 when it never has.
+# wait_for PATTERN NAME: until the output of a job, the last that was started, has a line that matches; 1 when the job
+# has ended without it.
 wait_for() {
-  local i
-  for ((i = 0; i < ${3:-60} * 20; ++i)); do
+  local i alive=yes
+  for ((i = 0; i < limit * 20; ++i)); do
     grep -qE -- "$1" "$work/$2.log" 2>/dev/null && return 0
+    [ "$alive" = yes ] || return 1
+    kill -0 "$pid" 2>/dev/null || alive=no # what it said last is read once more
     sleep 0.05
   done
   return 1

@@ -13,7 +13,7 @@ differs() {
   read -ra second <<<"$3"
   start=$(now)
   {
-    timeout -s KILL 60 mpirun --oversubscribe -n 1 "$bin/train_gpt" "${common_flags[@]}" "${first[@]}" --out "$work/$name" \
+    timeout -s KILL "$limit" mpirun --oversubscribe -n 1 "$bin/train_gpt" "${common_flags[@]}" "${first[@]}" --out "$work/$name" \
       : -n 1 "$bin/train_gpt" "${common_flags[@]}" "${second[@]}" --out "$work/$name" >"$work/$name.log" 2>&1 </dev/null
   } 2>/dev/null
   code=$?
@@ -23,7 +23,7 @@ differs() {
     note "$name: the run had begun"
     status=1
   fi
-  [ -z "$(left_overs)" ] || status=1
+  none_left || status=1
   check "15 $name" "$status" "exit=$code" "seconds=$(elapsed "$start")"
 }
 
@@ -39,7 +39,7 @@ fi
 
 # The same flags in another order, or from a file on one rank, are the same configuration.
 printf '{"lr": 0.002, "seed": 5}' >"$work/config.json"
-timeout -s KILL 60 mpirun --oversubscribe -n 1 "$bin/train_gpt" "${common_flags[@]}" --config "$work/config.json" \
+timeout -s KILL "$limit" mpirun --oversubscribe -n 1 "$bin/train_gpt" "${common_flags[@]}" --config "$work/config.json" \
   : -n 1 "$bin/train_gpt" "${common_flags[@]}" --seed 5 --lr 2e-3 >"$work/same.log" 2>&1 </dev/null
 code=$?
 expect_code 0 same

@@ -2,6 +2,7 @@
 # A rank that takes part in an operation that no other rank knows of: both operations are named, with their counts and
 # call sites, and the job ends with 76; under --verify it does so at the call.
 # row: 14 collective out of order
+# clock: the steps are random, and ranks count as late after three seconds
 # shellcheck source=tests/faults/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -9,7 +9,7 @@ message='FATAL\[75\] rank [0-9]+ .*\[memory\] out of host memory: asked for [0-9
 
 # ended NAME: the job did so.
 ended() {
-  expect_code 75 "$1" && expect_text "$message" "$1" && [ "$(fatal_lines "$1")" -eq 1 ] && [ -z "$(left_overs)" ]
+  expect_code 75 "$1" && expect_text "$message" "$1" && [ "$(fatal_lines "$1")" -eq 1 ] && none_left
 }
 
 export TRIREME_FAULT=oom@rank=1,step=3

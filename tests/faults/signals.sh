@@ -4,6 +4,7 @@
 # --quick: one moment for each way to start a run, instead of five, and an early one: what was done by then is done again.
 # row: 4 SIGTERM
 # row: 5 SIGUSR1
+# clock: the moments are random
 # shellcheck source=tests/faults/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -55,13 +56,13 @@ leave() {
   some_moment "$name" || return 1
   from=$(now)
   tell "$1" "$2"
-  await 60
+  await
   seconds=$(elapsed "$from")
   expect_code 75 "$name" && expect_text '^(preempted|interrupted); saved step [0-9]+ in [0-9.]+ s$' "$name" || return 1
   saved=$(sed -n 's/^\(preempted\|interrupted\); saved step \([0-9]*\) .*/\2/p' "$work/$name.log")
   logged=$(losses "$work/$name" | tail -n 1 | cut -d' ' -f1)
   lost=$((logged - saved))
-  [ -z "$(left_overs)" ] || { note "$name left processes" && return 1; }
+  none_left || { note "$name left processes" && return 1; }
   run_threads "$name.on" "${endless[@]}" --steps $((saved + 3)) --resume auto --out "$work/$name"
   run_threads "$name.whole" "${endless[@]}" --steps $((saved + 3)) --out "$work/$name.whole"
   same_bits "$(newest "$work/$name")" "$(newest "$work/$name.whole")" || { note "$name: other weights" && return 1; }
@@ -76,7 +77,7 @@ go_on() {
   tell "$1" USR1
   wait_for '^saved step [0-9]+; continuing$' "$name" || { show "$name" && return 1; }
   tell "$1" USR2
-  await 60
+  await
   expect_code 75 "$name" || return 1
   last=$(sed -n 's/^preempted; saved step \([0-9]*\) .*/\1/p' "$work/$name.log")
   run_threads "$name.whole" "${endless[@]}" --steps "$last" --out "$work/$name.whole"

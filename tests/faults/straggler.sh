@@ -2,6 +2,7 @@
 # A rank that is slower than those that do the same work is named within 20 steps, and training goes on; in a pipeline,
 # whose stages differ by design, and on a clean run nobody is.
 # row: 10 slow rank
+# clock: who is slow is measured
 # alone: what else runs makes other ranks slow too, and they are named, rightly
 # shellcheck source=tests/faults/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A second job in the folder of one that runs is refused within a second, with 73, naming host, process and since when;
+# A second job in the folder of one that runs is refused with 73, naming host, process and since when;
 # the first does not notice.
 # row: 8 two jobs in one directory
 # shellcheck source=tests/faults/common.sh
@@ -8,10 +8,12 @@
 run=(--steps 400 --checkpoint-every 20 --out "$work/run")
 run_threads alone "${run[@]}" --mesh dp=2 --out "$work/alone"
 
-# The first is slow enough to be there all along: 5 ms a step and rank.
-TRIREME_FAULT='slow@step=1-400,ms=5,rank=all' start_threads first "${run[@]}" --mesh dp=2 --allow-fault-injection
+# The first is stopped while the others try: in a step that takes long, so that it has not ended by then.
+TRIREME_FAULT='slow@step=30,ms=10000,rank=all' start_threads first "${run[@]}" --mesh dp=2 --timeout 1800 \
+  --allow-fault-injection
 first=$pid
 wait_for '^saved step 20 ' first || note 'the first job has not begun'
+kill -STOP "$first"
 
 # refused NAME: the last job was.
 refused() {
@@ -38,6 +40,7 @@ slowest=0 bad=0
 attempt run_mpi processes 2 "${run[@]}" --mesh dp=2 --resume auto || bad=1
 check '8 a second job under mpirun' "$bad" "exit=$code" "slowest=${slowest}s" 'of_which_mpirun_starts_and_ends'
 
+kill -CONT "$first"
 wait "$first"
 code=$?
 status=0

@@ -132,8 +132,11 @@ for number in 1 2 3; do
   unshare --net --uts --mount --ipc --pid --fork --kill-child --mount-proc "$BASH" -c '
     set -e
     hostname "$1"
+    # The checkout may lie below one of the folders that a host has for itself.
+    mount --rbind "$4" /mnt
     for folder in /tmp /dev/shm /run; do mount -t tmpfs "$1" "$folder"; done
-    mkdir /run/sshd
+    mkdir -p "$4" /run/sshd
+    mount --rbind /mnt "$4"
     mount --bind "$3/etc_hosts" /etc/hosts
     mount --bind "$3/etc_shadow" /etc/shadow
     ip link set lo up
@@ -141,7 +144,7 @@ for number in 1 2 3; do
     ip link set "$1" name eth0 mtu 9000 up
     ip addr add "$2/24" dev eth0
     exec /usr/sbin/sshd -D -e -f "$3/sshd_config"
-  ' host "$name" "10.77.0.$number" "$work" >"$work/$name.log" 2>&1 9>&- &
+  ' host "$name" "10.77.0.$number" "$work" "$PWD" >"$work/$name.log" 2>&1 9>&- &
   until_true 10 grep -q . "/proc/$!/task/$!/children" || die "host $name did not start: $(cat "$work/$name.log")"
   process[$name]=$(tr -d ' ' <"/proc/$!/task/$!/children")
   until_true 10 ip link set "$name" netns "${process[$name]}" || die "host $name has no network"

@@ -199,6 +199,14 @@ void Explorer::replay(const std::vector<Case>& cases) {
   replaying_ = false;
 }
 
+Case Explorer::drawn(std::uint64_t i) const {
+  RandomChoices random(settings_.seed, i);
+  const Kind kind = draw_kind(random);
+  Case c = draw_case(settings_.only.value_or(kind), random);
+  if (!emulated_) c.flags.erase("device");
+  return c;
+}
+
 void Explorer::explore() {
   if (!emulated_)
     tell_(
@@ -215,11 +223,7 @@ void Explorer::explore() {
     if (seconds >= (last + 1) * every && told.compare_exchange_strong(last, static_cast<int>(seconds) / every))
       tell(fmt::format("{:.0f} s: {}", seconds, summary()));
     const std::uint64_t i = number++;
-    RandomChoices random(settings_.seed, i);
-    const Kind drawn = draw_kind(random);
-    Case c = draw_case(settings_.only.value_or(drawn), random);
-    if (!emulated_) c.flags.erase("device");
-    return std::pair(std::move(c), fmt::format("case {} of seed {}", i, settings_.seed));
+    return std::pair(drawn(i), fmt::format("case {} of seed {}", i, settings_.seed));
   };
   run_workers(next, [&] {  // cases that are under way when the time is over are completed
     return Status{.done = std::min(seconds_since(start), settings_.seconds), .total = settings_.seconds};

@@ -48,6 +48,8 @@ class Explorer {
  public:
   Explorer(Settings settings, std::function<void(const std::string&)> tell);
 
+  /// Case `i` of the seed.
+  Case drawn(std::uint64_t i) const;
   /// Checks cases that were wrong before.
   void replay(const std::vector<Case>& cases);
   /// Draws and checks cases until the time is over.
