@@ -108,7 +108,8 @@ void declare(Flags& flags, Options& o) {
             "after 'then' what a second run has in addition; --data=text-K is a text of K distinct characters, "
             "--fault=TEXT is TRIREME_FAULT");
   flags.not_empty();
-  flags.add("draw", "N", o.draw, "print N cases of the seed, after those of --skip, instead of trying any", Range::at_least(0));
+  flags.add("draw", "N", o.draw, "print N cases of the seed, after those of --skip, instead of trying any",
+            Range::at_least(0));
   flags.add("jobs", "N", o.jobs, "cases tried at a time", Range::at_least(1));
   flags.add("limit", "S", o.settings.limit, "seconds after which a program is taken to hang", Range::above(0));
   flags.add_switch("first", o.settings.first, "stop at the first wrong case, and do not shrink it", true);

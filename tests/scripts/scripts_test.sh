@@ -61,6 +61,34 @@ expect 'tests counted over all kinds' '26 4' "$(count)" # 11 + 5 + 1 + 4 + 0 + 5
 : >"$folder/log.txt"
 expect 'no tests counted' '0 0' "$(count)"
 
+# What the gate says last: of each failure the test, file and line, and assertion.
+cat >"$folder/log.txt" <<'TXT'
+      Start 1: unit_test
+1/4 Test #1: unit_test ........................   Passed    0.14 sec
+2/4 Test #2: cli_test .........................***Failed    2.10 sec
+[doctest] doctest version is "2.4.9"
+/clone/tests/cli/a_test.cpp:25:
+TEST CASE:  a run stays
+
+/clone/tests/cli/a_test.cpp:26: ERROR: CHECK( code == 0 ) is NOT correct!
+  values: CHECK( 64 == 0 )
+trireme: [mesh] part of what was logged
+      Start 3: hung_test
+3/4 Test #3: hung_test ........................***Timeout 99.00 sec
+the last words
+4/4 Test #4: skipped_test .....................***Skipped  0.10 sec
+75% tests passed, 1 tests failed out of 4
+TXT
+expect 'failures of tests' 'tests: cli_test: tests/cli/a_test.cpp:26: ERROR: CHECK( code == 0 ) is NOT correct! [a run stays]
+tests: hung_test: Timeout; it said last: the last words' \
+  "$(awk -v stage=tests -v root=/clone/ -f scripts/failures.awk "$folder/log.txt")"
+printf '%s\n' 'checking' '/clone/core/a.cpp:3:1: error: code should be clang-formatted' >"$folder/log.txt"
+expect 'failures of other stages' 'format: core/a.cpp:3:1: error: code should be clang-formatted' \
+  "$(awk -v stage=format -v root=/clone/ -f scripts/failures.awk "$folder/log.txt")"
+echo 'Segmentation fault' >"$folder/log.txt"
+expect 'a failure without a message that is known' 'docs: Segmentation fault' \
+  "$(awk -v stage=docs -v root=/clone/ -f scripts/failures.awk "$folder/log.txt")"
+
 # Packages: sections are read apart, comments left out.
 expect 'packages for building' '1' "$(packages_of build | grep -cx 'g++')"
 expect 'no formatter among them' '0' "$(packages_of build test | grep -c clang || true)"
@@ -90,7 +118,7 @@ fault_script bad '# row: 2 b' 'echo "FAIL 2 b"; exit 1'
 fault_script silent '# row: 3 c' '# row: 7 g' 'echo "PASS 7 g"'
 fault_script single '# row: 8 h' 'echo "PASS what row 8 is about"'
 fault_script broken '# row: 5 e' 'echo "PASS 5 e"; no_such_command; exit 0'
-fault_script late '# row: 6 f' 'echo "PASS 6 f"; exit 3'
+fault_script late '# row: 6 f' '# clock: it waits' 'echo "PASS 6 f"; exit 3'
 status=0
 output=$(TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh) || status=$?
 expect 'faults: status' 1 "$status"
@@ -104,6 +132,10 @@ expect 'faults: which scripts failed' '6 scripts, 4 failed: bad broken late sile
 status=0
 TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh --quick good >/dev/null || status=$?
 expect 'faults: one script that passes' 0 "$status"
+for clock in 'clock 1' 'no-clock 5'; do
+  expect "faults: scripts with --${clock% *}" "${clock#* } scripts" \
+    "$(TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh "--${clock% *}" | grep -o '^[0-9]* scripts')"
+done
 status=0
 TRIREME_FAULT_SCRIPTS=$folder/faults scripts/faults.sh absent >/dev/null 2>&1 || status=$?
 expect 'faults: no such script' 64 "$status"
