@@ -76,12 +76,13 @@ walk_files() {
 
 # ctest_counted FOLDER [CTEST ARGUMENTS...]: runs the tests of a build folder, at most three at a time, because each may
 # start its own ranks and threads, and the longest one mostly waits for programs; the last line is "N passed, N failed".
+# An hour ends a test that hangs. A busy machine needs many times as long as a quiet one, so it decides nothing else.
 ctest_counted() {
   local folder=$1 status=0 passed failed at_once=1
   shift
   if [ "$(nproc)" -gt 1 ]; then at_once=3; fi
   rm -rf "$folder/Testing"
-  ctest --test-dir "$folder" --parallel "$at_once" --output-on-failure --no-tests=error \
+  ctest --test-dir "$folder" --parallel "$at_once" --timeout 3600 --output-on-failure --no-tests=error \
     --output-junit Testing/junit.xml "$@" </dev/null ||
     status=$?
   read -r passed failed < <(awk -f scripts/count_tests.awk "$folder/Testing/junit.xml" \
