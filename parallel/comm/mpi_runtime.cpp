@@ -112,7 +112,7 @@ void Runtime::watch(const WatchOptions& options) {
   };
   // For a rank that was stopped, and runs again because mpirun ends the job.
   const auto on_end = [this] { leave(static_cast<int>(ExitCode::retryable)); };
-  watchdog_ = std::make_unique<watch::Watchdog>(pages, options.timeout, on_lost, on_end);
+  watchdog_ = std::make_unique<watch::Watchdog>(pages, options.timeout, on_lost, on_end, options.now);
   watchdog_->add(beacon_);
   HostPlace place = link_hosts(control_, pages, options.timeout.count(), {on_lost, options.on_notice});
   links_ = std::move(place.links);

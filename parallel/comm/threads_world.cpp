@@ -137,10 +137,11 @@ void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& optio
   std::iota(members.begin(), members.end(), 0);
   std::optional<watch::Watchdog> watchdog;
   if (ranks > 1) {
-    watchdog.emplace(board, options.timeout, [&](const std::exception_ptr& error) {
+    const auto on_lost = [&](const std::exception_ptr& error) {
       world->fail(error);
       if (!returns.all_within(time_to_end) && options.on_lost) options.on_lost(error);
-    });
+    };
+    watchdog.emplace(board, options.timeout, on_lost, std::function<void()>(), options.now);
   }
 
   const auto run_rank = [&](int rank) {

@@ -103,7 +103,8 @@ TEST_CASE("a save does not create the run's folder again after it was moved away
   CHECK(steps_in(folder / "moved/checkpoints") == Names{"step_00000001"});
 }
 
-TEST_CASE("a save whose folder is removed says that, and not what a reader should do") {
+// There is no event between the end of the writing and the commit, so this sleeps.
+TEST_CASE("a save whose folder is removed says that, and not what a reader should do" * doctest::test_suite("clock")) {
   const TempFolder folder;
   fs::create_directory(folder / "run");
   run_mesh("dp=2", [&](const MeshPtr& mesh) {

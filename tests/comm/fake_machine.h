@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <map>
@@ -18,6 +17,7 @@
 #include "parallel/comm/nccl_group.h"
 #include "parallel/comm/progress_board.h"
 #include "tests/comm/fake_nccl.h"
+#include "tests/comm/patience.h"
 #include "tests/support/errors.h"
 
 namespace trireme::testing {
@@ -59,7 +59,7 @@ class Boards {
 struct Machine {
   std::shared_ptr<Fabric> fabric = std::make_shared<Fabric>();
   Boards boards;
-  ProcessGroup::Deadline deadline = std::chrono::seconds(60);
+  ProcessGroup::Deadline deadline = patience;
   SumOrder fastest = SumOrder::ranks;
   std::atomic<int> told{0};
   std::string problem;  ///< of the first failure reported, to be read after the ranks
@@ -71,6 +71,7 @@ struct Machine {
     return comm::nccl_group(
         host, api,
         {.deadline = deadline,
+         .connect_deadline = patience,
          .on_failure = [this](const std::exception_ptr& error) { note(error); },
          .open_board = [this, rank = host->rank()](std::uint64_t instance) { return boards.open(instance, rank); },
          .fastest = fastest});
@@ -95,7 +96,7 @@ struct Machine {
 /// The error that comes out when the ranks run `body`; all ranks must end.
 inline Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
   return thrown_by([&] {
-    run_thread_ranks(ranks, 1, std::chrono::seconds(60),
+    run_thread_ranks(ranks, 1, patience,
                      [&](const std::shared_ptr<ProcessGroup>& world) { body(*machine.group(world)); });
   });
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <set>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include "core/error.h"
 #include "cuda/kernels/rank_order.h"
 #include "parallel/comm/rank_order.h"
+#include "tests/comm/patience.h"
 
 namespace trireme::testing {
 
@@ -207,9 +207,11 @@ void FakeNccl::end(Comm comm) noexcept {
   {
     const End& end = *static_cast<End*>(comm);
     std::unique_lock lock(end.communicator->mutex);
-    end.communicator->changed.wait_for(lock, std::chrono::seconds(1), [&] {
-      return std::all_of(end.communicator->under_way.begin(), end.communicator->under_way.end(),
-                         [&](const auto& each) { return std::get<0>(each.first) != end.rank || each.second.empty(); });
+    end.communicator->changed.wait_for(lock, patience, [&] {
+      return std::all_of(end.communicator->under_way.begin(), end.communicator->under_way.end(), [&](const auto& each) {
+        const auto& [from, to, way] = each.first;
+        return from != end.rank || each.second.empty() || end.communicator->aborted[static_cast<std::size_t>(to)];
+      });
     });
   }
   abort(comm);

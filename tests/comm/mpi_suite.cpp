@@ -4,6 +4,8 @@
 // operations with more elements than fit in MPI's int. `fast` and `fast_pieces` are the suite in a group in which MPI
 // may add. Each other case provokes one failure, or a delay that must not
 // be one (`slow`); ctest checks its message and that the program ends by itself.
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,24 +17,52 @@
 #include "parallel/comm/mpi_pieces.h"
 #include "parallel/comm/progress_board.h"
 #include "parallel/comm/watch/report.h"
+#include "parallel/comm/watch/vital_signs.h"
 #include "parallel/comm/watch/watchdog.h"
+#include "tests/comm/patience.h"
+#include "tests/comm/scene_time.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
+using testing::SceneTime;
 
 namespace {
 
-void stop_this_process_soon() {
-  std::thread([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+/// The watchdog's, in the cases in which ranks are silent.
+SceneTime scene_time;
+
+void begin_scene() { scene_time.join(watch::mpi_board()); }
+
+/// Stops this process as soon as it shows that it waits.
+void stop_this_process_when_it_waits() {
+  std::thread([&page = watch::Beacon::current()->page()] {
+    testing::eventually([&] {
+      const auto waiting = page.waiting.read();
+      return waiting && waiting->record != 0;
+    });
+    SceneTime::leave(page);
     std::raise(SIGSTOP);
   }).detach();
 }
 
+void wait_until_stopped(int rank) {
+  const watch::RankPage& page = watch::mpi_board()->page(rank);
+  const auto stopped = [&] { return watch::vital_signs({page.process, page.thread, page.process_space}).state == 'T'; };
+  testing::verify(testing::eventually(stopped), "rank {} goes on", rank);
+}
+
+/// Until the job ends.
+void never_come() {
+  SceneTime::leave();
+  while (true) pause();
+}
+
+/// Until the others have waited so long.
 void compute(double seconds, bool beating) {
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds)
+  SceneTime::leave();
+  for (const double start = scene_time.seconds(); scene_time.seconds() < start + seconds;)
     if (beating) Heartbeat::beat();
+  SceneTime::come_back();
 }
 
 /// Each rank sees on a progress board which operation the others began last, and nothing on a board of another
@@ -140,15 +170,19 @@ void run_case(const std::string& which, ProcessGroup& world) {
   if (which == "large") return check_large(world);
   if (which == "late") {  // ranks 1 and 3 never come
     const auto group = world.subgroup(world.members(), "everyone");
-    if (world.rank() % 2 == 1) return std::this_thread::sleep_for(std::chrono::seconds(20));
+    begin_scene();
+    if (world.rank() % 2 == 1) never_come();
     return group->all_reduce(Tensor::zeros({100000}, DType::bf16), ReduceOp::sum, Launch::background).wait();
   }
   if (which == "stopped") {  // rank 1 joins, and is stopped before the last rank joins
-    if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    if (world.rank() == 1) stop_this_process_soon();
+    begin_scene();
+    if (world.rank() == 2) wait_until_stopped(1);
+    if (world.rank() == 1) stop_this_process_when_it_waits();
     return world.all_reduce(Tensor::zeros({100000})).wait();
   }
   if (which == "chain") {  // rank 0 waits for rank 1, which waits for rank 2, which is stopped
+    begin_scene();
+    if (world.rank() == 2) SceneTime::leave();
     if (world.rank() == 2) std::raise(SIGSTOP);
     world.recv(Tensor::zeros({7}), world.rank() + 1, 3).wait();
     return world.send(Tensor::zeros({7}), 0, 3).wait();
@@ -159,11 +193,13 @@ void run_case(const std::string& which, ProcessGroup& world) {
   }
   if (which == "crossed") {  // each waits for something that the other does later
     const auto pair = world.subgroup({0, 1}, "pair");
+    begin_scene();
     if (world.rank() == 0) world.recv(Tensor::zeros({7}), 1, 3).wait();
     pair->barrier();
     return world.send(Tensor::zeros({7}), 0, 3).wait();
   }
   if (which == "slow") {  // for longer than the timeout: once with heartbeats, once without
+    begin_scene();
     if (world.rank() == 1) compute(3, true);
     world.barrier();
     if (world.rank() == 2) compute(2, false);
@@ -187,12 +223,16 @@ void run_case(const std::string& which, ProcessGroup& world) {
     if (world.rank() == 0) return world.send(Tensor::zeros({4}), 1, 6).wait();
     Work received = world.recv(Tensor::zeros({7}), 0, 6);
     try {
-      while (!received.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      testing::eventually([&] { return received.done(); });
     } catch (...) { fail(ExitCode::internal, "comm_mpi_suite", "done() has thrown"); }
     return received.wait();
   }
-  if (which == "subgroup" && world.rank() != 1) world.subgroup({0, 1, 2, 3}, "quartet");
-  if (which == "subgroup") return std::this_thread::sleep_for(std::chrono::seconds(20));
+  if (which == "subgroup") {
+    begin_scene();
+    if (world.rank() == 1) never_come();
+    world.subgroup({0, 1, 2, 3}, "quartet");
+    return;
+  }
   if (which == "leave") {  // one rank fails outside the library; the others are waiting
     if (world.rank() == 3) fail(ExitCode::numerical, "loss", "loss is nan");
     return world.barrier();
@@ -205,12 +245,14 @@ void run_case(const std::string& which, ProcessGroup& world) {
 int main(int count, char** arguments) {
   const std::string which = count > 1 ? arguments[1] : "all";
   const bool fast = which == "fast" || which == "fast_pieces" || which == "unlike_orders";
-  const bool works = which == "all" || which == "pieces" || which == "large" || which.starts_with("fast");
+  const bool counts_silence = which == "late" || which == "stopped" || which == "chain" || which == "crossed" ||
+                              which == "slow" || which == "subgroup";
   try {
     testing::verify(under_mpi_launcher(), "start this program with mpirun");
     const std::int64_t most = which.ends_with("pieces") ? 1000 : which == "long_message" ? 3 : comm::mpi::most_per_call;
-    const auto world = mpi_world_in_pieces({.timeout = std::chrono::seconds(works ? 60 : 1)},
-                                           fast ? SumOrder::any : SumOrder::ranks, most);
+    WatchOptions options{.timeout = testing::patience};
+    if (counts_silence) options = {.timeout = std::chrono::seconds(1), .now = [] { return scene_time.look(); }};
+    const auto world = mpi_world_in_pieces(options, fast ? SumOrder::any : SumOrder::ranks, most);
     testing::verify(world->size() == mpi_launcher_size(), "{} ranks, launcher says {}", world->size(),
                     mpi_launcher_size());
     run_case(which, *world);

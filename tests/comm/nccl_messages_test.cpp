@@ -13,6 +13,7 @@
 #include "cuda/runtime/emulated.h"
 #include "tests/comm/device_support.h"
 #include "tests/comm/fake_machine.h"
+#include "tests/comm/patience.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -40,7 +41,7 @@ void finish(testing::FakeNccl& api) {
 TEST_CASE("nccl messages overtake those with other tags, and wait for those without recv") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const Group group = machine.group(world);
     const int other = 1 - group->rank();
     for (int tag = 0; tag < 5; ++tag)
@@ -63,7 +64,7 @@ TEST_CASE(
     "an nccl message comes after the kernels before it and before those after its wait; no host waits for a GPU") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
     const Group group = machine.group(world, api);
     const int other = 1 - group->rank();
@@ -96,7 +97,7 @@ TEST_CASE(
 TEST_CASE("nccl messages wait for the kernels before their recvs, without a deadlock") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
     const Group group = machine.group(world, api);
     const int other = 1 - group->rank();
@@ -143,7 +144,7 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
         round.push_back({static_cast<int>(common() % ranks), static_cast<int>(common() % ranks),
                          static_cast<int>(common() % 3), static_cast<std::int64_t>(common() % 5 == 0 ? 0 : 700)});
     Machine machine;
-    run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
+    run_thread_ranks(ranks, 1, testing::patience, [&](const Group& world) {
       const auto api = machine.library(world->rank(), testing::Compute::queued);
       const Group group = machine.group(world, api);
       const int me = group->rank();
@@ -204,8 +205,7 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
 TEST_CASE("a first nccl message gets through while its sender connects for a collective") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  machine.deadline = 5s;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const Group group = machine.group(world);
     const Tensor x = on_device({40}, 1.0), y = on_device({30000}, 2.0);  // a large one broadcasts another way
     if (group->rank() == 0) group->send(x, 1, 7).wait();
@@ -218,11 +218,8 @@ TEST_CASE("a first nccl message gets through while its sender connects for a col
 TEST_CASE("an nccl recv is found done whatever came before it, and whoever took its announcement") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  const auto poll = [](Work& work) {
-    for (int i = 0; i < 5000 && !work.done(); ++i) std::this_thread::sleep_for(1ms);
-    testing::verify(work.done(), "never done");
-  };
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  const auto poll = [](Work& work) { testing::verify(testing::eventually([&] { return work.done(); }), "never done"); };
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const Group group = machine.group(world);
     if (group->rank() == 0) {
       for (const int tag : {1, 2, 3, 1, 2}) group->send(on_device({10}, 1.0), 1, tag).wait();
@@ -245,7 +242,7 @@ TEST_CASE("what was sent last arrives though the sender's group ends") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.fabric = std::make_shared<testing::Fabric>(testing::Sends::buffered);
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const Tensor x = on_device({1000}, 3.0);
     {
       const Group group = machine.group(world);
@@ -282,7 +279,7 @@ TEST_CASE("an nccl message that stays on the sender's GPU is named by who waits 
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 300ms;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
     std::promise<void> gate;
     const Tensor x = on_device({40}, 1.0);
@@ -294,7 +291,7 @@ TEST_CASE("an nccl message that stays on the sender's GPU is named by who waits 
       } else {
         Work arrival = group->recv(x, 0, 3);
         arrival.wait();
-        while (machine.told == 0) std::this_thread::sleep_for(1ms);
+        testing::eventually([&] { return machine.told > 0; });
         CHECK_THROWS_AS(arrival.wait(), Error);
       }
       world->barrier();
@@ -312,7 +309,7 @@ TEST_CASE("an nccl message that nobody receives is an error at its group's end")
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 200ms;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     {
       const Group group = machine.group(world);
       if (world->rank() == 0) group->send(on_device({40}, 1.0), 1, 3).wait();
@@ -335,6 +332,7 @@ TEST_CASE("a rank's own error comes out though its nccl messages are under way")
       fail(ExitCode::numerical, "loss", "loss is nan");
     }
     const Work missing = world.recv(on_device({40}, 0.0), 0, 4);
+    CHECK_THROWS_AS(world.barrier(), Error);  // of the host: until that error is known, for it must be the first
     Work(missing).wait();
   });
   CHECK(error.code() == ExitCode::numerical);

@@ -4,6 +4,7 @@
 #include "cuda/runtime/open.h"
 #include "parallel/comm/nccl_launch.h"
 #include "parallel/comm/verifying_group.h"
+#include "tests/comm/patience.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -15,7 +16,7 @@ void run() {
   const cuda::Found found = cuda::find_devices();
   if (!found.problem.empty()) fail(ExitCode::usage, "comm_nccl_suite", "no GPU to use: {}", found.problem);
   cuda::open_device(launched_gpu(static_cast<int>(found.devices.size())));
-  const auto host = mpi_world(std::chrono::seconds(60));
+  const auto host = mpi_world(testing::patience);
   const auto end = [](const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
@@ -24,11 +25,11 @@ void run() {
       mpi_abort(static_cast<int>(lost.code()));
     }
   };
-  const auto world = gpu_world(host, std::chrono::seconds(60), end);
+  const auto world = gpu_world(host, testing::patience, end);
   testing::check_all(*world, Device::cuda);
   testing::check_same_bits(*host, *world);
   testing::check_subgroups(*verifying(world), Device::cuda);
-  const auto fast = gpu_world(host, std::chrono::seconds(60), end, SumOrder::any);
+  const auto fast = gpu_world(host, testing::patience, end, SumOrder::any);
   testing::check_all(*fast, Device::cuda);
   testing::check_same_bits(*host, *fast);
   if (world->rank() == 0) std::puts("comm_nccl_suite: all checks passed");

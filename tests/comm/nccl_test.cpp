@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
-#include <thread>
 
 #include "cuda/runtime/emulated.h"
 #include "parallel/comm/nccl_group.h"
@@ -14,6 +13,7 @@
 #include "parallel/comm/verifying_group.h"
 #include "tests/comm/device_support.h"
 #include "tests/comm/fake_machine.h"
+#include "tests/comm/patience.h"
 #include "tests/comm/suite.h"
 
 using namespace trireme;
@@ -35,7 +35,7 @@ TEST_CASE("nccl groups pass the suite, with tensors on the device and on the hos
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     Machine machine;
-    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, testing::patience, [&](const Group& world) {
       const Group group = machine.group(world);
       testing::check_all(*group, Device::cuda);
       testing::check_messages(*group);
@@ -51,8 +51,9 @@ TEST_CASE("nccl groups sum in rank order: the host group's bits") {
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     Machine machine;
-    CHECK_NOTHROW(run_thread_ranks(
-        ranks, 1, 60s, [&](const Group& world) { testing::check_same_bits(*world, *machine.group(world)); }));
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, testing::patience, [&](const Group& world) {
+      testing::check_same_bits(*world, *machine.group(world));
+    }));
   }
 }
 
@@ -62,7 +63,7 @@ TEST_CASE("nccl groups that may sum in any order: by NCCL where the caller allow
     CAPTURE(ranks);
     Machine machine;
     machine.fastest = SumOrder::any;
-    CHECK_NOTHROW(run_thread_ranks(ranks, 1, 60s, [&](const Group& world) {
+    CHECK_NOTHROW(run_thread_ranks(ranks, 1, testing::patience, [&](const Group& world) {
       const Group group = machine.group(world);
       testing::check_any_order(*group, Device::cuda);
       testing::check_same_bits(*world, *group);
@@ -93,7 +94,7 @@ TEST_CASE("nccl groups can be verified") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = thrown_by([&] {
-    run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
       const Group group = verifying(machine.group(world));
       testing::check_subgroups(*group, Device::cuda);
       group->all_reduce(on_device({world->rank() + 5}, 1.0)).wait();
@@ -106,7 +107,7 @@ TEST_CASE("nccl groups can be verified") {
 TEST_CASE("an operation comes after the kernels before it and before those after its wait; the host waits for none") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
-  run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+  run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
     const Group group = machine.group(world, api);
     const Tensor x = on_device({1000}, -1.0), y = on_device({2, 1000}, -1.0);
@@ -166,7 +167,7 @@ TEST_CASE("the deadline of an nccl operation names it, its group and who is miss
   const Error error = error_of(machine, 4, [&](ProcessGroup& world) {
     const Group group = join(world);
     if (world.rank() != 0) {  // until rank 0 has given up
-      while (!late) std::this_thread::sleep_for(1ms);
+      testing::eventually([&] { return late.load(); });
       return;
     }
     const Tensor x = on_device({12345}, 1.0);
@@ -193,8 +194,10 @@ TEST_CASE("ranks that cannot be seen are reported as such") {
   machine.boards.hide(1);
   std::atomic<bool> late{false};
   const Error error = error_of(machine, 2, [&](ProcessGroup& world) {
-    while (world.rank() == 1 && !late) std::this_thread::sleep_for(1ms);
-    if (world.rank() == 1) return;
+    if (world.rank() == 1) {
+      testing::eventually([&] { return late.load(); });
+      return;
+    }
     try {
       world.broadcast(on_device({8}, 1.0), 1).wait();
     } catch (const Error&) {
@@ -227,7 +230,7 @@ TEST_CASE("an error that nccl reports ends the wait, and names the operation") {
     if (world.rank() == 0) world.all_reduce(x).wait();
     if (world.rank() == 0) return;
     machine.fabric->break_all("remote process exited");
-    while (machine.told == 0) std::this_thread::sleep_for(1ms);
+    testing::eventually([&] { return machine.told > 0; });
   });
   CHECK(error.code() == ExitCode::retryable);
   CHECK(says(error, "remote process exited"));
@@ -240,6 +243,7 @@ TEST_CASE("a rank's own error comes out, and the others' waits end") {
   const Error error = error_of(machine, 3, [](ProcessGroup& world) {
     const Work pending = world.all_reduce(on_device({100000}, 1.0), ReduceOp::sum, Launch::background);
     if (world.rank() == 1) fail(ExitCode::numerical, "loss", "loss is nan");
+    CHECK_THROWS_AS(world.barrier(), Error);  // of the host: until that error is known, for it must be the first
     Work(pending).wait();
     world.all_reduce(on_device({100000}, 1.0)).wait();
   });
@@ -251,7 +255,7 @@ TEST_CASE("two ranks on one GPU are refused by name") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = thrown_by([&] {
-    run_thread_ranks(3, 1, 60s, [&](const Group& world) {
+    run_thread_ranks(3, 1, testing::patience, [&](const Group& world) {
       machine.group(world, machine.library(world->rank() == 2 ? 0 : world->rank()));
     });
   });
@@ -263,7 +267,7 @@ TEST_CASE("a communicator that never forms is an error, too") {
   const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = thrown_by([&] {
-    run_thread_ranks(2, 1, 60s, [&](const Group& world) {
+    run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
       const auto api = machine.library(world->rank());
       const Group group = machine.group(world, api);
       if (world->rank() == 0) machine.fabric->break_all("unhandled system error");

@@ -22,7 +22,7 @@ std::string compared(std::int64_t zero, bool damaged) {
   resolve(o, 2);
   const cuda::ScopedEmulatedDevice device;
   return error_of([&] {
-    run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
+    run_thread_ranks(2, 1, std::chrono::minutes(30), [&](std::shared_ptr<ProcessGroup> world) {
       const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
       Trainer trainer(make_gpt(o, o.model.config, mesh), o);
       if (damaged && mesh->rank() == 1) {
@@ -44,7 +44,7 @@ TEST_CASE("device: optimizer state on a GPU is compared in turns, and all of it 
   o.precision.dtype = DType::bf16;
   resolve(o, 2);
   const cuda::ScopedEmulatedDevice device;
-  run_thread_ranks(2, 1, std::chrono::seconds(60), [&](std::shared_ptr<ProcessGroup> world) {
+  run_thread_ranks(2, 1, std::chrono::minutes(30), [&](std::shared_ptr<ProcessGroup> world) {
     const auto mesh = std::make_shared<const DeviceMesh>(staged(std::move(world)), o.mesh.shape);
     Trainer trainer(make_gpt(o, o.model.config, mesh), o);
     for (StateTensor& state : trainer.optimizer().state()) {

@@ -129,7 +129,7 @@ double ratio_in_16_bits(const std::string& mesh, DType dtype, const WrapWorld& w
   const cuda::ScopedEmulatedDevice device;
   const Parity parity(o, reference);
   double ratio = 0;
-  run_thread_ranks(4, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(4, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     const ParityReport report = parity.compare(wrap(world));
     if (world->rank() == 0) ratio = rounding_ratio(report, one_rank, dtype);
   });

@@ -198,7 +198,7 @@ TEST_CASE("a classifier has one rank's losses, gradients and weights on every me
     CAPTURE(choice.pipeline);
     const TrainOptions o = options_of(choice);
     const Parity parity(o, reference);
-    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                      [&](const std::shared_ptr<ProcessGroup>& world) {
                        const ParityReport report = parity.compare(world);
                        if (world->rank() == 0) CHECK_MESSAGE(report.largest() < 1e-5, parity_table(report, 3));

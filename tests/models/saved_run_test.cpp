@@ -195,7 +195,7 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
   std::promise<void> appeared;
   std::mutex mutex;
   std::vector<std::int64_t> steps;
-  run_thread_ranks(2, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& plain) {
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& plain) {
     const auto world = std::make_shared<HookedGroup>(plain);
     const auto mesh = std::make_shared<const DeviceMesh>(world, parse_mesh("dp=2", 2));
     GptRun run = run_of(mesh, {});
@@ -211,7 +211,7 @@ TEST_CASE("a checkpoint that appears while some ranks have chosen already is loa
       };
     } else {
       // Rank 0 has chosen then, and waits for this rank.
-      const bool in_time = appeared.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+      const bool in_time = appeared.get_future().wait_for(std::chrono::minutes(30)) == std::future_status::ready;
       REQUIRE_MESSAGE(in_time, "rank 0 did not gather after its choice");
     }
     run.load(folder.path());

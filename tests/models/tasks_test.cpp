@@ -72,7 +72,7 @@ Learned train_task(const char* name, const std::vector<std::string>& model, std:
   const double scale = 1.0 / static_cast<double>(o.batch_sizes().global_batch * task->targets());
   Learned learned;
   run_thread_ranks(
-      o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+      o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
         const auto ranks = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
         Trainer trainer(task->make(o, ranks), o);
         const BatchPlan plan = o.batch_sizes().on_rank(ranks->coord(Axis::dp));
@@ -130,7 +130,7 @@ TEST_CASE("the tasks of the examples have one rank's losses, gradients and weigh
       CAPTURE(choice.pipeline);
       const std::unique_ptr<Task> task = task_on(name, choice);
       const Parity parity(task->options(), reference);
-      run_thread_ranks(task->options().mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+      run_thread_ranks(task->options().mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                        [&](const std::shared_ptr<ProcessGroup>& world) {
                          const ParityReport report = parity.compare(world);
                          if (world->rank() == 0) CHECK_MESSAGE(report.largest() < 1e-5, parity_table(report, 3));
@@ -150,7 +150,7 @@ TEST_CASE("--freeze: patterns choose what is not trained; one without a match, o
     TrainOptions& o = task->options();
     o.optimizer.freeze = patterns;
     std::int64_t count = 0;
-    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                      [&](const std::shared_ptr<ProcessGroup>& world) {
                        const auto ranks = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
                        Trainer trainer(task->make(o, ranks), o);

@@ -29,7 +29,7 @@ def command(out, *flags):
 
 
 def train(out, *flags):
-    done = subprocess.run(command(out, *flags), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    done = subprocess.run(command(out, *flags), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800)
     if done.returncode != 0:
         sys.exit(f"{done.args} ended with {done.returncode}:\n{done.stdout}")
     return done.stdout

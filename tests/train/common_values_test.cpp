@@ -101,7 +101,7 @@ TEST_CASE("of the processor, what changes results is compared") {
 
 TEST_CASE("every rank is told of a difference, and of none where there is none") {
   std::atomic<int> refused{0};
-  run_thread_ranks(3, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(3, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     CommonValues values = common_setup(options_of({"--steps", "5"}));
     require_common(*world, values);
     values.push_back({"the text of --data", world->rank() == 1 ? "b" : "a", "expected one; give one", ExitCode::data});

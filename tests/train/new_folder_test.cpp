@@ -55,7 +55,7 @@ TEST_CASE(
   shared.out = free_run_folder("a", std::time(nullptr)).string();
   make_directories(shared.out);
   const std::string taken = shared.out;
-  run_thread_ranks(3, 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(3, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     create_run_folder(*world, shared, "a", false);
     CHECK(shared.out != taken);
     CHECK(fs::is_directory(shared.out));

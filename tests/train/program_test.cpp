@@ -35,7 +35,7 @@ GptOptions options_on(const char* mesh) {
   GptOptions options;
   Flags flags("", "");
   declare_all(flags, options);
-  flags.parse({"--mesh", mesh});
+  flags.parse({"--mesh", mesh, "--timeout", "1800"});
   resolve(options, 0);
   return options;
 }

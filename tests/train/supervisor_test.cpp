@@ -128,24 +128,25 @@ TEST_CASE("supervisor: how many ranks a job goes on with") {
 
 TEST_CASE("supervisor: what a world command answers") {
   const SignalQueue signals;
-  const auto ranks = [&](const std::string& command) { return ask_world(command, signals).ranks; };
+  const double patience = 1800;
+  const auto ranks = [&](const std::string& command) { return ask_world(command, signals, patience).ranks; };
   CHECK(ranks("echo 8") == 8);
   CHECK(ranks("echo '  12 nodes'; echo 3") == 12);
   CHECK(ranks("printf 5") == 5);
   CHECK(ranks("grep -c x /dev/null") == 0);  // whose exit code is 1
-  CHECK(ranks("sleep 100 & echo 4") == 4);   // what it leaves behind is not waited for
+  CHECK(ranks("sleep 3600 & echo 4") == 4);  // what it leaves behind is not waited for
   CHECK(ranks("yes 2 | head -c 1000000") == 2);
   for (const char* none : {"echo", "true", "echo many", "echo 8x", "echo -1", "echo 99999999999", "echo 8; exit 3",
                            "nosuch_command 2>/dev/null", "kill -9 $$"}) {
     CAPTURE(none);
-    const WorldAnswer answer = ask_world(none, signals);
+    const WorldAnswer answer = ask_world(none, signals, patience);
     CHECK_FALSE(answer.ranks.has_value());
     CHECK_FALSE(answer.leave);
     CHECK(answer.problem.starts_with("ended with "));
   }
-  CHECK(ask_world("sleep 100", signals, 0.1).problem == "has not ended within 0.1 s");
+  CHECK(ask_world("sleep 3600", signals, 0.1).problem == "has not ended within 0.1 s");
   for (const char* endless : {"yes", "echo 8; exec cat /dev/zero"})
-    CHECK(ask_world(endless, signals).problem == "has printed more than 1048576 bytes and has not ended");
+    CHECK(ask_world(endless, signals, patience).problem == "has printed more than 1048576 bytes and has not ended");
 }
 
 TEST_CASE("supervisor: what a command says") {

@@ -104,8 +104,9 @@ class WithoutSignals {
 
 class PageServer::Loop {
  public:
-  Loop(const Address& address, std::string_view flag, std::function<std::string()> page, int nice)
-      : page_(std::move(page)), base_(event_base_new()) {
+  Loop(const Address& address, std::string_view flag, std::function<std::string()> page, int nice,
+       std::chrono::seconds limit)
+      : page_(std::move(page)), limit_(limit), base_(event_base_new()) {
     require(base_ != nullptr && wake_.fd >= 0, flag, "the loop of the server could not be made");
     listen(address, flag);
     stopping_.reset(event_new(
@@ -193,7 +194,7 @@ class PageServer::Loop {
       connections_.erase(c.self);
       return;
     }
-    const timeval limit{most_time.count(), 0};
+    const timeval limit{limit_.count(), 0};
     event_add(c.deadline.get(), &limit);
     bufferevent_setcb(
         c.stream.get(), [](bufferevent*, void* of) { read(*static_cast<Connection*>(of)); },
@@ -240,6 +241,7 @@ class PageServer::Loop {
   }
 
   std::function<std::string()> page_;
+  const std::chrono::seconds limit_;  // of a connection
   Owned<event_base, event_base_free> base_;
   Wake wake_;
   Owned<evconnlistener, evconnlistener_free> listener_;
@@ -248,8 +250,9 @@ class PageServer::Loop {
   std::thread thread_;
 };
 
-PageServer::PageServer(const Address& address, std::string_view flag, std::function<std::string()> page, int nice)
-    : loop_(std::make_unique<Loop>(address, flag, std::move(page), nice)) {
+PageServer::PageServer(const Address& address, std::string_view flag, std::function<std::string()> page, int nice,
+                       std::chrono::seconds limit)
+    : loop_(std::make_unique<Loop>(address, flag, std::move(page), nice, limit)) {
   const bool brackets = address.host.find(':') != std::string::npos;
   url_ = fmt::format("http://{}{}{}:{}/metrics", brackets ? "[" : "", address.host, brackets ? "]" : "", loop_->port());
 }

@@ -19,13 +19,14 @@ class PageServer {
  public:
   static constexpr std::size_t most_connections = 16;  ///< one more closes the oldest
   static constexpr std::size_t most_request_bytes = 8192;
-  static constexpr std::chrono::seconds most_time{5};  ///< from the connection to its end
+  static constexpr std::chrono::seconds most_time{5};  ///< usually, from the connection to its end
   static constexpr int lowest_priority = 19;           ///< as a nice value
 
   /// `page` makes the text; it is called on the server's thread. Throws ExitCode::usage, naming `flag`, if it cannot
-  /// listen there, for instance because another program does. `nice` is the nice value of the server's thread.
+  /// listen there, for instance because another program does. `nice` is the nice value of the server's thread; a
+  /// connection ends after `limit`.
   PageServer(const Address& address, std::string_view flag, std::function<std::string()> page,
-             int nice = lowest_priority);
+             int nice = lowest_priority, std::chrono::seconds limit = most_time);
   ~PageServer();
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;

@@ -16,6 +16,9 @@ namespace {
 constexpr double call_seconds = 2;        // for one address
 constexpr std::size_t most_callers = 64;  // that have not said who they are
 
+/// Seconds between two questions: less than an observer counts at once, or it would count silence too slowly.
+double interval_for(double timeout) { return std::clamp(timeout / 20, 0.02, 0.8 * watch::Observer::longest_gap); }
+
 double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -36,17 +39,18 @@ Invitation make_invitation(const Listener& listener) {
 }
 
 HostLinks::HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board> board, double timeout,
-                     Listener listener, const Invitation& invitation, Callbacks callbacks)
+                     Listener listener, const Invitation& invitation, Callbacks callbacks, Now now)
     : hosts_(std::move(hosts)),
       self_(0),
       board_(std::move(board)),
       timeout_(timeout),
-      interval_(std::clamp(timeout / 20, 0.02, 0.5)),
+      interval_(interval_for(timeout)),
       listener_(std::move(listener)),
       invitation_(invitation),
       callbacks_(std::move(callbacks)),
+      now_(std::move(now)),
       observer_(board_),
-      last_(Clock::now()),
+      last_(now_()),
       signs_(hosts_.size()),
       peers_(hosts_.size()),
       slow_(hosts_.size()),
@@ -57,16 +61,17 @@ HostLinks::HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board
       }) {}
 
 HostLinks::HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::Board> board, double timeout,
-                     const Invitation& invitation, Callbacks callbacks)
+                     const Invitation& invitation, Callbacks callbacks, Now now)
     : hosts_(std::move(hosts)),
       self_(self),
       board_(std::move(board)),
       timeout_(timeout),
-      interval_(std::clamp(timeout / 20, 0.02, 0.5)),
+      interval_(interval_for(timeout)),
       invitation_(invitation),
       callbacks_(std::move(callbacks)),
+      now_(std::move(now)),
       observer_(board_),
-      last_(Clock::now()),
+      last_(now_()),
       slow_(0),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] {
@@ -88,7 +93,7 @@ void HostLinks::wait_for_all(double seconds) {
 }
 
 double HostLinks::elapsed() {
-  const auto now = Clock::now();
+  const auto now = now_();
   return std::clamp(seconds_between(std::exchange(last_, now), now), 0.0, watch::Observer::longest_gap);
 }
 
@@ -106,7 +111,7 @@ bool HostLinks::pause(const std::vector<Connection*>& links, double seconds) {
 
 void HostLinks::watch_others() {
   auto next = Clock::now();
-  const auto began = next;
+  double watched = 0;
   bool complained = false;
   while (true) {
     std::vector<Connection*> links;
@@ -124,8 +129,10 @@ void HostLinks::watch_others() {
     next = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_));
     for (Peer& peer : peers_)
       if (peer.link) ask(peer);
-    if (find_lost(elapsed())) return;
-    if (complained || seconds_between(began, now) < timeout_) continue;
+    const double seconds = elapsed();
+    if (find_lost(seconds)) return;
+    watched += seconds;
+    if (complained || watched < timeout_) continue;
     complained = true;
     for (std::size_t host = 1; host < hosts_.size() && callbacks_.on_notice; ++host)
       if (!signs_[host].linked)

@@ -1,5 +1,5 @@
 // HostLinks: the thread that knows whether the other hosts of a job are alive. The host of rank 0 asks one process of
-// each other host about twenty times per timeout, over a TCP connection of its own; the answer says how that host's
+// each other host at least twenty times per timeout, over a TCP connection of its own; the answer says how that host's
 // ranks are. Nothing here calls MPI, so nothing can block it.
 //
 //   host of rank 0: names a host that does not answer, or a rank that its host calls silent; notices slow links
@@ -38,12 +38,16 @@ struct Callbacks {
 
 class HostLinks {
  public:
+  using Clock = std::chrono::steady_clock;
+  /// The time in which silence is counted. Tests have one of their own.
+  using Now = std::function<Clock::time_point()>;
+
   /// On the first host; `listener` is the one that the invitation names.
   HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board> board, double timeout, Listener listener,
-            const Invitation& invitation, Callbacks callbacks);
+            const Invitation& invitation, Callbacks callbacks, Now now = Clock::now);
   /// On host number `self`.
   HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::Board> board, double timeout,
-            const Invitation& invitation, Callbacks callbacks);
+            const Invitation& invitation, Callbacks callbacks, Now now = Clock::now);
   ~HostLinks();
   /// On the first host: returns when all hosts have answered, or after `seconds`. From then on none can vanish unseen.
   void wait_for_all(double seconds);
@@ -51,7 +55,6 @@ class HostLinks {
   HostLinks& operator=(const HostLinks&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
   /// Another host, on the first.
   struct Peer {
     std::unique_ptr<Connection> link;
@@ -80,6 +83,7 @@ class HostLinks {
   Listener listener_;
   const Invitation invitation_;
   const Callbacks callbacks_;
+  const Now now_;
   watch::Observer observer_;
   Clock::time_point last_;
   std::vector<HostSigns> signs_;

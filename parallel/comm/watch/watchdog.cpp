@@ -8,11 +8,13 @@
 namespace trireme::watch {
 
 Watchdog::Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
-                   std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end)
+                   std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end,
+                   std::function<Clock::time_point()> now)
     : board_(std::move(board)),
       timeout_(timeout.count()),
       on_lost_(std::move(on_lost)),
       on_end_(std::move(on_end)),
+      now_(std::move(now)),
       observer_(board_),
       thread_([this] { run(); }) {}
 
@@ -38,10 +40,10 @@ void Watchdog::remove(const Beacon& local) {
 void Watchdog::run() {
   use_all_cores();
   const auto interval = std::chrono::duration<double>(std::clamp(timeout_ / 20, 0.005, 0.05));
-  auto last = Clock::now();
+  auto last = now_();
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, interval, [this] { return stop_; })) {
-    const auto now = Clock::now();
+    const auto now = now_();
     const double seconds = std::chrono::duration<double>(now - std::exchange(last, now)).count();
     if (look(seconds, lock)) return;
   }

@@ -25,6 +25,8 @@ struct WatchOptions {
   std::function<void(const std::exception_ptr&)> on_lost = {};
   /// Called with a message about the hosts of a job, such as a slow link, on a thread of its own. Training goes on.
   std::function<void(const std::string&)> on_notice = {};
+  /// The time in which silence is counted. Tests have one of their own.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 /// As the functions with these names in process_group.h.
@@ -42,7 +44,8 @@ class Watchdog {
   /// Calls `on_lost` at most once, with a LostRank (report.h). Calls `on_end`, if given, at every look once another
   /// process of this node has been ending the job for a quarter of a second.
   Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
-           std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end = {});
+           std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end = {},
+           std::function<Clock::time_point()> now = Clock::now);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -62,6 +65,7 @@ class Watchdog {
   const double timeout_;
   std::function<void(const std::exception_ptr&)> on_lost_;
   std::function<void()> on_end_;
+  std::function<Clock::time_point()> now_;
   std::atomic<double> unseen_delay_{0};
   double ending_ = 0;  // seconds since a rank was seen to end the job, also while this process was stopped
   Observer observer_;

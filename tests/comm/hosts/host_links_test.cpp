@@ -5,12 +5,15 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <mutex>
 
 #include "parallel/comm/watch/beacon.h"
+#include "tests/comm/patience.h"
 
 using namespace trireme;
 using namespace trireme::hosts;
+using testing::eventually;
 
 namespace {
 
@@ -35,12 +38,56 @@ struct Heard {
     const std::scoped_lock lock(mutex);
     return lost.size();
   }
-  bool waits_for_loss(double seconds) {
-    for (int i = 0; i < static_cast<int>(100 * seconds) && count() == 0; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return count() > 0;
+  std::size_t count_notices() {
+    const std::scoped_lock lock(mutex);
+    return notices.size();
+  }
+  bool hears_of_loss() {
+    return eventually([this] { return count() > 0; });
   }
 };
+
+/// The time in which the two hosts count silence. While both are there, it passes for one when the other has looked
+/// twice, and so has read what was sent before: a host that gets no processor is not silent.
+class TwoClocks {
+ public:
+  enum class Passes { never, together, alone };
+  void set(Passes passes) {
+    const std::scoped_lock lock(mutex_);
+    passes_ = passes;
+  }
+  HostLinks::Now of(int host) {
+    return [this, host] { return look(host); };
+  }
+  bool reaches(int host, double seconds) {
+    return eventually([&] {
+      const std::scoped_lock lock(mutex_);
+      return sides_[host].seconds >= seconds;
+    });
+  }
+
+ private:
+  struct Side {
+    double seconds = 0;
+    int looks = 0, seen = 0;  // its own; of the other's, when its time passed last
+  };
+  HostLinks::Clock::time_point look(int host) {
+    const std::scoped_lock lock(mutex_);
+    Side &mine = sides_[host], &other = sides_[1 - host];
+    ++mine.looks;
+    if (passes_ == Passes::alone) mine.seconds += watch::Observer::longest_gap;
+    if (passes_ == Passes::together && other.looks >= mine.seen + 2) {
+      mine.seconds += 0.5 * watch::Observer::longest_gap;
+      mine.seen = other.looks;
+    }
+    return HostLinks::Clock::time_point(
+        std::chrono::duration_cast<HostLinks::Clock::duration>(std::chrono::duration<double>(mine.seconds)));
+  }
+  std::mutex mutex_;
+  Passes passes_ = Passes::never;
+  std::array<Side, 2> sides_;
+};
+using Passes = TwoClocks::Passes;
 
 /// Two hosts with one rank each. Each sees only its own rank.
 struct Scene {
@@ -55,17 +102,35 @@ struct Scene {
   Listener listener = listen_anywhere();
   Invitation invitation = make_invitation(listener);
   Heard at_first, at_second;
+  TwoClocks time;
 
   Scene() { invitation.addresses = {"127.0.0.1"}; }
   std::unique_ptr<HostLinks> start_first() {
-    return std::make_unique<HostLinks>(hosts, first, timeout, std::move(listener), invitation, at_first.callbacks());
+    return std::make_unique<HostLinks>(hosts, first, timeout, std::move(listener), invitation, at_first.callbacks(),
+                                       time.of(0));
   }
   std::unique_ptr<HostLinks> start_second() {
-    return std::make_unique<HostLinks>(hosts, 1, second, timeout, invitation, at_second.callbacks());
+    return std::make_unique<HostLinks>(hosts, 1, second, timeout, invitation, at_second.callbacks(), time.of(1));
   }
 };
 
-void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+/// Until both are linked, no time passes.
+void link(Scene& scene, HostLinks& first) {
+  const auto began = std::chrono::steady_clock::now();
+  first.wait_for_all(std::chrono::duration<double>(testing::patience).count());
+  REQUIRE(std::chrono::steady_clock::now() - began < testing::patience);
+  scene.time.set(Passes::together);
+}
+
+/// The next caller, which has begun to connect.
+Descriptor accept_next(const Listener& listener) {
+  Descriptor socket;
+  CHECK(eventually([&] {
+    socket = accept_from(listener);
+    return static_cast<bool>(socket);
+  }));
+  return socket;
+}
 
 }  // namespace
 
@@ -76,15 +141,15 @@ TEST_CASE("hosts that are there lose nobody; a process that ends is named, with 
   scene.there.begin_step(7);
   const auto first = scene.start_first();
   auto second = scene.start_second();
-  const auto began = std::chrono::steady_clock::now();
-  first->wait_for_all(10);
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));
-  sleep(6 * Scene::timeout);
+  link(scene, *first);
+  REQUIRE(scene.time.reaches(0, 6 * Scene::timeout));
+  REQUIRE(scene.time.reaches(1, 6 * Scene::timeout));
   CHECK(scene.at_first.count() == 0);
   CHECK(scene.at_second.count() == 0);
-  CHECK(scene.at_first.notices.empty());
+  CHECK(scene.at_first.count_notices() == 0);
   second.reset();
-  REQUIRE(scene.at_first.waits_for_loss(10));
+  scene.time.set(Passes::alone);
+  REQUIRE(scene.at_first.hears_of_loss());
   CHECK(scene.at_first.lost.front().starts_with(
       "rank 1 (dp=1) step 7: trireme: [watch] host h2 is there, but its process of rank 1 has not answered for "));
   CHECK(scene.at_first.lost.size() == 1);
@@ -94,9 +159,11 @@ TEST_CASE("a host that nobody asks any more ends itself") {
   Scene scene;
   auto first = scene.start_first();
   const auto second = scene.start_second();
-  sleep(2 * Scene::timeout);
+  link(scene, *first);
+  REQUIRE(scene.time.reaches(1, 2 * Scene::timeout));
   first.reset();
-  REQUIRE(scene.at_second.waits_for_loss(10));
+  scene.time.set(Passes::alone);
+  REQUIRE(scene.at_second.hears_of_loss());
   CHECK(scene.at_second.lost.front().starts_with(
       "rank 0: trireme: [watch] host h1 of rank 0 has not asked host h2 for "));
 }
@@ -106,14 +173,13 @@ TEST_CASE("who does not know the question is not let in, and a host without a li
   const std::uint16_t port = scene.listener.port;
   const auto first = scene.start_first();
   Connection stranger(begin_connecting("127.0.0.1", port));
-  sleep(0.1);
   stranger.send(0, std::string(20, 'x'));
-  for (int i = 0; i < 100 && stranger.open(); ++i) {
-    sleep(0.02);
+  CHECK(eventually([&] {
     stranger.progress([](std::uint64_t, std::string_view) { FAIL("a stranger was answered"); });
-  }
-  CHECK(!stranger.open());
-  sleep(3 * Scene::timeout);
+    return !stranger.open();
+  }));
+  scene.time.set(Passes::alone);
+  REQUIRE(scene.time.reaches(0, 4 * Scene::timeout));
   CHECK(scene.at_first.count() == 0);
   const std::scoped_lock lock(scene.at_first.mutex);
   REQUIRE(scene.at_first.notices.size() == 1);
@@ -123,8 +189,7 @@ TEST_CASE("who does not know the question is not let in, and a host without a li
 TEST_CASE("a message of more bytes than allowed ends the connection, before they are stored") {
   const Listener listener = listen_anywhere();
   Connection sender(begin_connecting("127.0.0.1", listener.port));
-  sleep(0.05);
-  Connection receiver(accept_from(listener));
+  Connection receiver(accept_next(listener));
   REQUIRE(receiver.open());
   sender.send(7, "words");
   const std::uint64_t header[2] = {8, Connection::longest + 1};
@@ -133,17 +198,22 @@ TEST_CASE("a message of more bytes than allowed ends the connection, before they
   const auto take = [&](std::uint64_t number, std::string_view bytes) {
     heard.push_back(fmt::format("{} {}", number, bytes.size()));
   };
-  for (int i = 0; i < 50 && heard.size() < 2; ++i, sleep(0.01)) receiver.progress(take);
+  CHECK(eventually([&] {
+    sender.progress(take);  // sends what it could not send before it was connected
+    receiver.progress(take);
+    return heard.size() == 2;
+  }));
   CHECK(heard == std::vector<std::string>{"7 5", "9 16"});
   CHECK(receiver.open());
   CHECK(receiver.since_acknowledged().has_value());
 
   Connection raw(begin_connecting("127.0.0.1", listener.port));
-  sleep(0.05);
-  const Descriptor other = accept_from(listener);
+  const Descriptor other = accept_next(listener);
   REQUIRE(static_cast<bool>(other));
   REQUIRE(::send(other.get(), header, sizeof header, 0) == static_cast<ssize_t>(sizeof header));
-  for (int i = 0; i < 50 && raw.open(); ++i, sleep(0.01)) raw.progress(take);
-  CHECK(!raw.open());
+  CHECK(eventually([&] {
+    raw.progress(take);
+    return !raw.open();
+  }));
   CHECK(heard.size() == 2);
 }

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <ctime>
 #include <functional>
 #include <latch>
 
@@ -11,18 +10,23 @@
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/watchdog.h"
+#include "tests/comm/scene_time.h"
 #include "tests/support/errors.h"
 
 using namespace trireme;
 using namespace std::chrono_literals;
 using testing::says;
+using testing::SceneTime;
 
 namespace {
 
 /// Missing ranks sleep here until another rank's wait has ended, however long a busy machine takes.
 struct Away {
   std::atomic<bool> noticed = false;  // not a latch: several ranks may notice at once, and a latch counts below 0
-  void sleep() { noticed.wait(false); }
+  void sleep() {
+    SceneTime::leave();
+    noticed.wait(false);
+  }
   template <class F>
   void until_noticed(const F& wait) {
     try {
@@ -35,32 +39,46 @@ struct Away {
   }
 };
 
+constexpr double deadline = 0.5;
+
+/// Runs the ranks with a watchdog whose time passes only while all are in their places.
+void run_in_scene(int ranks, SceneTime& time, const std::function<void(ProcessGroup&)>& body) {
+  const WatchOptions options{.timeout = ProcessGroup::Deadline(deadline), .now = [&] { return time.look(); }};
+  run_thread_ranks(ranks, 1, options, [&](const std::shared_ptr<ProcessGroup>& world) {
+    time.join(watch::Beacon::current()->board());
+    body(*world);
+  });
+}
+
 struct Lost {
   std::string place, what;
   ExitCode code = ExitCode::ok;
 };
 
-Lost lost_in(int ranks, ProcessGroup::Deadline timeout, const std::function<void(ProcessGroup&)>& body) {
+Lost lost_in(int ranks, const std::function<void(ProcessGroup&)>& body) {
+  SceneTime time;
   try {
-    run_thread_ranks(ranks, 1, timeout, [&](const std::shared_ptr<ProcessGroup>& world) { body(*world); });
+    run_in_scene(ranks, time, body);
   } catch (const watch::LostRank& lost) { return {lost.place(), lost.what(), lost.code()}; }
   FAIL("expected a rank to be lost");
   return {};
 }
 
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+/// The calling rank computes until others have waited so long for it.
+void compute(const SceneTime& time, double seconds, bool beating) {
+  SceneTime::leave();
+  for (const double start = time.seconds(); time.seconds() < start + seconds;)
+    if (beating) Heartbeat::beat();
+  SceneTime::come_back();
 }
 
 }  // namespace
 
 TEST_CASE("the missing rank is named, with its step, phase, call site and what is waited for") {
   Away away;
-  const Lost lost = lost_in(3, 300ms, [&](ProcessGroup& world) {
+  const Lost lost = lost_in(3, [&](ProcessGroup& world) {
     watch::Beacon& beacon = *watch::Beacon::current();
-    beacon.set_place(fmt::format("rank {} (dp={},tp=0,pp=0)", world.rank(), world.rank()), 0);
+    beacon.set_place(fmt::format("rank {} (dp={},tp=0,pp=0)", world.rank(), world.rank()), SceneTime::joined);
     beacon.begin_step(12);
     const auto group = world.subgroup({2, 1, 0}, "dp[tp=0,pp=0]");
     group->all_reduce(Tensor::zeros({64})).wait();
@@ -71,9 +89,10 @@ TEST_CASE("the missing rank is named, with its step, phase, call site and what i
   });
   CHECK(lost.code == ExitCode::retryable);
   CHECK(lost.place == "rank 1 (dp=1,tp=0,pp=0) step 12");
+  CHECK(says(lost.what, "no sign of life for "));
   CHECK(says(lost.what,
-             "no sign of life for 0.3 s; its thread sleeps (state S); it was in backward at blocks.2.mlp; its last "
-             "operation is all_reduce(sum of 64 f32) #1 of group 'dp[tp=0,pp=0]', ended "));
+             " s; its thread sleeps (state S); it was in backward at blocks.2.mlp; its last operation is "
+             "all_reduce(sum of 64 f32) #1 of group 'dp[tp=0,pp=0]', ended "));
   CHECK(says(lost.what,
              "waits for it in all_reduce(sum of 12345 bf16) #2 of group 'dp[tp=0,pp=0]', of which the lost rank has "
              "begun #1"));
@@ -81,7 +100,7 @@ TEST_CASE("the missing rank is named, with its step, phase, call site and what i
 
 TEST_CASE("who holds everyone up is named, not whom the first waits for") {
   Away away;
-  const Lost lost = lost_in(3, 200ms, [&](ProcessGroup& world) {
+  const Lost lost = lost_in(3, [&](ProcessGroup& world) {
     if (world.rank() == 2) return away.sleep();
     away.until_noticed([&] { world.recv(Tensor::zeros({7}), world.rank() + 1, 42).wait(); });
   });
@@ -91,7 +110,7 @@ TEST_CASE("who holds everyone up is named, not whom the first waits for") {
 
 TEST_CASE("several missing ranks, and a wait on a communication thread") {
   Away away;
-  const Lost lost = lost_in(4, 200ms, [&](ProcessGroup& world) {
+  const Lost lost = lost_in(4, [&](ProcessGroup& world) {
     if (world.rank() % 2 == 1) return away.sleep();
     away.until_noticed([&] { world.broadcast(Tensor::zeros({100000}), 1, Launch::background).wait(); });
   });
@@ -102,7 +121,7 @@ TEST_CASE("several missing ranks, and a wait on a communication thread") {
 }
 
 TEST_CASE("ranks that wait for one another in different operations are out of step") {
-  const Lost lost = lost_in(2, 200ms, [&](ProcessGroup& world) {
+  const Lost lost = lost_in(2, [&](ProcessGroup& world) {
     const auto pair = world.subgroup({0, 1}, "pair");
     if (world.rank() == 0) world.recv(Tensor::zeros({7}), 1, 3).wait();
     pair->barrier();
@@ -115,47 +134,50 @@ TEST_CASE("ranks that wait for one another in different operations are out of st
 }
 
 TEST_CASE("a rank that computes is waited for, with heartbeats or without") {
-  CHECK_NOTHROW(run_thread_ranks(3, 1, 150ms, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const double start = processor_seconds();
-    if (world->rank() == 1)
-      while (processor_seconds() - start < 0.6) Heartbeat::beat();
-    world->barrier();
+  SceneTime time;
+  CHECK_NOTHROW(run_in_scene(3, time, [&](ProcessGroup& world) {
+    if (world.rank() == 1) compute(time, 4 * deadline, true);
+    world.barrier();
   }));
-  CHECK_NOTHROW(run_thread_ranks(2, 1, 600ms, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const double start = processor_seconds();
-    while (world->rank() == 1 && processor_seconds() - start < 1.0) {}
-    world->barrier();
+  CHECK_NOTHROW(run_in_scene(2, time, [&](ProcessGroup& world) {
+    if (world.rank() == 1) compute(time, 2 * deadline, false);
+    world.barrier();
   }));
 }
 
 TEST_CASE("ranks that wait for a slow one in different operations are not taken for a ring") {
-  CHECK_NOTHROW(run_thread_ranks(4, 1, 150ms, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const bool is_even = world->rank() % 2 == 0;
-    const auto mine = is_even ? world->subgroup({0, 2}, "even") : world->subgroup({1, 3}, "odd");
-    const double start = processor_seconds();
-    if (world->rank() == 3)
-      while (processor_seconds() - start < 0.6) Heartbeat::beat();
+  SceneTime time;
+  CHECK_NOTHROW(run_in_scene(4, time, [&](ProcessGroup& world) {
+    const bool is_even = world.rank() % 2 == 0;
+    const auto mine = is_even ? world.subgroup({0, 2}, "even") : world.subgroup({1, 3}, "odd");
+    if (world.rank() == 3) compute(time, 4 * deadline, true);
     mine->barrier();
-    if (world->rank() == 2) world->recv(Tensor::zeros({1}), 1, 0).wait();
-    if (world->rank() == 1) world->send(Tensor::zeros({1}), 2, 0).wait();
-    world->barrier();
+    if (world.rank() == 2) world.recv(Tensor::zeros({1}), 1, 0).wait();
+    if (world.rank() == 1) world.send(Tensor::zeros({1}), 2, 0).wait();
+    world.barrier();
   }));
 }
 
 TEST_CASE("a rank thread that does not come back: somebody else is told") {
   std::latch never{1}, told{1};
   std::string place;
-  const WatchOptions options{.timeout = 200ms, .on_lost = [&](const std::exception_ptr& error) {
-                               try {
-                                 std::rethrow_exception(error);
-                               } catch (const watch::LostRank& lost) { place = lost.place(); }
-                               told.count_down();
-                               never.count_down();  // a program would end here
-                             }};
+  SceneTime time;
+  const WatchOptions options{.timeout = ProcessGroup::Deadline(deadline),
+                             .on_lost =
+                                 [&](const std::exception_ptr& error) {
+                                   try {
+                                     std::rethrow_exception(error);
+                                   } catch (const watch::LostRank& lost) { place = lost.place(); }
+                                   told.count_down();
+                                   never.count_down();  // a program would end here
+                                 },
+                             .now = [&] { return time.look(); }};
   CHECK_THROWS_AS(run_thread_ranks(2, 1, options,
                                    [&](const std::shared_ptr<ProcessGroup>& world) {
-                                     if (world->rank() == 1) return never.wait();
-                                     world->barrier();
+                                     time.join(watch::Beacon::current()->board());
+                                     if (world->rank() == 0) return world->barrier();
+                                     SceneTime::leave();
+                                     never.wait();
                                    }),
                   watch::LostRank);
   told.wait();
