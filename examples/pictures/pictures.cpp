@@ -35,7 +35,7 @@ std::vector<Picture> draw_all() {
 
 void run_on_mesh(const std::string& text, const std::function<void(const std::shared_ptr<const DeviceMesh>&)>& body) {
   const MeshShape shape = parse_mesh(text, 0);
-  run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     body(std::make_shared<const DeviceMesh>(world, shape));
   });
 }

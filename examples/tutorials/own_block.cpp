@@ -6,6 +6,7 @@
 // The model comes first: Gated, Block, Head and OwnModel name no axis. Below it are the training step, the comparison
 // of losses and gradients, and the checkpoint. docs/writing_a_model.md explains all of it.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -229,8 +230,8 @@ double largest_difference(const Choice& choice, const Corpus& corpus, const Refe
 
 /// Saves after two steps on one mesh, resumes on another, and compares the loss of the third step with one rank's.
 double difference_after_resume(const Choice& before, const Choice& after, const Corpus& corpus, const Reference& one) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "trireme_own_block";
-  std::filesystem::remove_all(folder);
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("trireme_own_block.{}", ::getpid());
   on_mesh(before, corpus, [&](Run& run) {
     for (int step = 0; step < 2; ++step) {
       run.gradients();

@@ -41,7 +41,7 @@ Outcome run(const GptOptions& options, std::int64_t last, std::map<std::int64_t,
     resolve(o, 0);
     validate(o);
     set_threads(1);
-    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+    run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                      [&](const std::shared_ptr<ProcessGroup>& world) {
                        Rank rank{.world = world, .where = "a rank", .step = -1};
                        const fault::Scope faults(o, rank);

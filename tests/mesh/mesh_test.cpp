@@ -45,7 +45,7 @@ TEST_CASE("a mesh that cannot be is refused, with the arithmetic") {
 
 TEST_CASE("arguments out of range of a mesh and its groups are refused") {
   using testing::error_of, testing::says;
-  run_thread_ranks(2, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(2, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=2", 2));
     CHECK(mesh.world_rank(0, 1, 0) == 1);
     CHECK(says(error_of([&] { static_cast<void>(mesh.world_rank(0, 2, 0)); }, ExitCode::internal),
@@ -85,7 +85,7 @@ TEST_CASE("arguments out of range of a mesh and its groups are refused") {
 TEST_CASE("tp varies fastest, and groups run along one axis") {
   std::mutex mutex;
   std::set<std::string> seen;
-  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2,pp=2", 8));
     const int r = world->rank();
     CHECK(mesh.coord(Axis::tp) == r % 2);
@@ -108,7 +108,7 @@ TEST_CASE("tp varies fastest, and groups run along one axis") {
 }
 
 TEST_CASE("a mesh may be of a part of the ranks; its groups are of these") {
-  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     const int r = world->rank();
     const std::vector<int> part = r / 2 % 2 == 0 ? std::vector{0, 1, 4, 5} : std::vector{2, 3, 6, 7};
     const DeviceMesh mesh(world->subgroup(part, "half of the world"), parse_mesh("tp=2,pp=2", 0));
@@ -126,7 +126,7 @@ TEST_CASE("a mesh may be of a part of the ranks; its groups are of these") {
 }
 
 TEST_CASE("data is dp and cp as one axis, ep and edp another view of it") {
-  run_thread_ranks(16, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(16, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=4,cp=2,tp=2,ep=4", 16));
     const int r = world->rank(), data = r / 2, tp = r % 2;
     CHECK(mesh.coord(Axis::data) == data);
@@ -147,7 +147,7 @@ TEST_CASE("data is dp and cp as one axis, ep and edp another view of it") {
 }
 
 TEST_CASE("gradients are summed where a parameter is replicated, norms where it is sharded") {
-  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     using placement::R, placement::S;
     const DeviceMesh mesh(world, parse_mesh("dp=2,cp=2,tp=2,ep=2", 8));
     CHECK(gradient_axes({}, mesh) == std::vector{Axis::data});
@@ -159,7 +159,7 @@ TEST_CASE("gradients are summed where a parameter is replicated, norms where it 
 }
 
 TEST_CASE("gradients are summed in any order unless another group has to get the same bits") {
-  run_thread_ranks(8, 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     using placement::I, placement::R, placement::S;
     const auto order = [](const Placements& placements, Axis axis, const DeviceMesh& mesh) {
       return order_of_gradients(placements, axis, mesh);
@@ -178,7 +178,7 @@ TEST_CASE("gradients are summed in any order unless another group has to get the
 }
 
 TEST_CASE("a rank holds a rectangle of the global tensor") {
-  run_thread_ranks(4, 1, ProcessGroup::Deadline(30), [](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(4, 1, ProcessGroup::Deadline(1800), [](const std::shared_ptr<ProcessGroup>& world) {
     const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2", 4));
     const Rectangle r = local_rectangle({6, 8}, {.edp = placement::S(0), .tp = placement::S(1)}, mesh, "w");
     CHECK(r.start == Shape{3 * mesh.coord(Axis::dp), 4 * mesh.coord(Axis::tp)});

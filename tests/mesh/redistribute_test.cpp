@@ -76,7 +76,7 @@ const std::vector<Move> moves = {{I, R},    {P, I},       {S(0), R},    {S(1), R
 
 TEST_CASE("every move keeps the value, and its backward keeps the gradient") {
   for (const int n : {1, 2, 4}) {
-    run_thread_ranks(n, 1, ProcessGroup::Deadline(30), [n](const std::shared_ptr<ProcessGroup>& world) {
+    run_thread_ranks(n, 1, ProcessGroup::Deadline(1800), [n](const std::shared_ptr<ProcessGroup>& world) {
       const DeviceMesh mesh(world, parse_mesh(fmt::format("tp={}", n), n));
       ProcessGroup& group = mesh.group(Axis::tp);
       const Tensor x = random({4, 8, 4}, 1), w = random({4, 8, 4}, 2);  // d(sum x w)/dx = w

@@ -47,7 +47,7 @@ inline ParityReport compare_with_one_rank(
   const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
   std::mutex mutex;
   std::vector<ParityReport> reports;
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      ParityReport mine = parity.compare(wrap(world));
                      const std::scoped_lock lock(mutex);

@@ -42,7 +42,7 @@ GptOptions options(const std::string& mesh, const nn::ExpertsOptions& experts, s
 
 /// Runs `body` on every rank of the options' mesh, one thread each.
 void on_ranks(const GptOptions& o, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60), body);
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800), body);
 }
 
 void check_equal(const GptOptions& o) {

@@ -201,7 +201,7 @@ ParityResult in_bf16(
   const Parity parity(o, reference);
   std::mutex mutex;
   ParityReport report;
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const ParityReport mine = parity.compare(wrap(world));
                      const std::scoped_lock lock(mutex);

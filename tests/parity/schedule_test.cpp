@@ -55,7 +55,7 @@ double largest_difference(GptOptions o) {
   const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
   double largest = 0;
   std::mutex mutex;
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const ParityReport report = parity.compare(world);
                      const std::scoped_lock lock(mutex);

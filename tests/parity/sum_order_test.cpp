@@ -33,7 +33,7 @@ void check_copies(GptOptions o) {
   CHECK_MESSAGE(report.largest() <= parity_tolerance, parity_table(report, 5));
   CHECK(sums > 0);
   resolve(o, 0);
-  CHECK_NOTHROW(run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+  CHECK_NOTHROW(run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                                  [&](const std::shared_ptr<ProcessGroup>& world) {
                                    const auto mesh = std::make_shared<const DeviceMesh>(wrap(world), o.mesh.shape);
                                    Trainer trainer(make_gpt(o, o.model.config, mesh), o);

@@ -44,7 +44,7 @@ void on_ranks(GptOptions o, const Body& body) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
                      Trainer trainer(make_gpt(o, o.model.config, mesh), o);

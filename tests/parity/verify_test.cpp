@@ -20,7 +20,7 @@ double loss_of_step(GptOptions o, bool verify, const Change& change) {
   set_threads(1);
   double loss = 0;
   run_thread_ranks(
-      o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(30), [&](const std::shared_ptr<ProcessGroup>& world) {
+      o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
         const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(world) : world, o.mesh.shape);
         Trainer trainer(make_gpt(o, o.model.config, mesh), o);
         change(trainer, *mesh);
@@ -98,7 +98,7 @@ TEST_CASE("the two copies of a tied embedding that differ are found") {
 TEST_CASE("ranks in different layers with operations of one size are found") {
   const std::string error = error_of(
       [] {
-        run_thread_ranks(2, 1, ProcessGroup::Deadline(20), [](const std::shared_ptr<ProcessGroup>& world) {
+        run_thread_ranks(2, 1, ProcessGroup::Deadline(1800), [](const std::shared_ptr<ProcessGroup>& world) {
           const std::shared_ptr<ProcessGroup> group = verifying(world);
           const CallSite site(world->rank() == 0 ? "blocks.0.attn.proj" : "blocks.0.mlp.down");
           group->all_reduce(Tensor::zeros({16})).wait();

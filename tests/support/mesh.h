@@ -23,7 +23,7 @@ using Meshes = std::vector<std::string>;  ///< in the syntax of --mesh
 /// Runs `body` on every rank of the mesh that `text` names. Ranks are threads; if a device is open, they share it.
 inline void run_mesh(const std::string& text, const std::function<void(const MeshPtr&)>& body) {
   const MeshShape shape = parse_mesh(text, 0);
-  run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(60), [&](const std::shared_ptr<ProcessGroup>& world) {
+  run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
     body(std::make_shared<const DeviceMesh>(is_available(Device::cuda) ? staged(world) : world, shape));
   });
 }

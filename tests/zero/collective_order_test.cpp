@@ -88,7 +88,7 @@ std::vector<Calls> calls_of(GptOptions o, std::uint64_t seed) {
   set_threads(1);
   std::vector<std::shared_ptr<Calls>> calls(static_cast<std::size_t>(o.mesh.shape.ranks()));
   for (auto& of_rank : calls) of_rank = std::make_shared<Calls>();
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(60),
+  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                    [&](const std::shared_ptr<ProcessGroup>& world) {
                      const auto rank = static_cast<std::size_t>(world->rank());
                      const auto draws = std::make_shared<std::uint64_t>((seed << 40U) + (rank << 32U));
@@ -187,7 +187,7 @@ TEST_CASE("a verified run with hybrid shards ends: its ranks agree on the order 
     resolve(o, 0);
     validate(o);
     set_threads(1);
-    run_thread_ranks(4, 1, ProcessGroup::Deadline(20), [&](const std::shared_ptr<ProcessGroup>& world) {
+    run_thread_ranks(4, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
       const auto mesh = std::make_shared<const DeviceMesh>(verifying(world), o.mesh.shape);
       Trainer trainer(make_gpt(o, o.model.config, mesh), o, 512);
       for (int step = 0; step < 3; ++step) {

@@ -1,6 +1,7 @@
 #include "train/explore/program_runner.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <sstream>
 
@@ -49,7 +50,8 @@ fs::path text_file(const std::string& data) {
     fail(ExitCode::usage, "explore",
          "--data={} is not a text of the explorer; expected text-K, with K distinct characters, 1 to {}; change it",
          data, most);
-  const fs::path folder = fs::temp_directory_path() / "trireme_explore_texts", path = folder / (data + ".txt");
+  const fs::path folder = fs::temp_directory_path() / fmt::format("trireme_explore_texts.{}", ::getuid()),
+                 path = folder / (data + ".txt");
   make_directories(folder);
   if (!is_there(path)) write_file(path, made_up_text(kinds));
   return path;
