@@ -209,8 +209,8 @@ class Case {
     const Result result =
         run("train_gpt", fmt::format("--init-from {0}/model --data {0}/text.txt --tokenizer byte --val-fraction 0 "
                                      "--context 32 --global-batch 4 --steps {1} --checkpoint-every 2 --log-every 1 "
-                                     "--lr 1e-2 --warmup-steps 0 --eps 1e-3 --threads 1 --out {0}/{2} {3}",
-                                     work_.folder.string(), steps, out, flags));
+                                     "--lr 1e-2 --warmup-steps 0 --eps 1e-3 --threads 1 {4}--out {0}/{2} {3}",
+                                     work_.folder.string(), steps, out, flags, patient));
     REQUIRE_MESSAGE(result.code == 0, result.output);
   }
   void check_losses(const std::string& out, std::size_t first) const {

@@ -84,8 +84,9 @@ TEST_CASE("packed dialogues: resumed twice, on other meshes") {
                 "endif %}");
   const std::string flags = fmt::format(
       "--data {} --chat-template {} --tokenizer byte --val-fraction 0 --layers 2 --heads 2 --width 16 --context 24 "
-      "--micro-batch 2 --global-batch 4 --lr 1e-2 --warmup-steps 0 --decay-steps 9 --log-every 1 --checkpoint-every 3 ",
-      work.path("d.jsonl"), work.path("t.jinja"));
+      "--micro-batch 2 --global-batch 4 --lr 1e-2 --warmup-steps 0 --decay-steps 9 --log-every 1 --checkpoint-every 3 "
+      "{}",
+      work.path("d.jsonl"), work.path("t.jinja"), patient);
   const std::string whole = work.path("whole"), parts = work.path("parts");
   for (const std::string& more :
        {"--steps 9 --out " + whole, "--steps 3 --mesh dp=2 --out " + parts,

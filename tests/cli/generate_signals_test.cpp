@@ -27,21 +27,19 @@ struct TrainedModel {
     std::ofstream(work.folder / "chat.jinja") << "{{ messages[-1].content }}";
   }
   Workplace work;
-  std::string model = "generate --checkpoint " + work.path("run") + " ";
+  std::string model = "--checkpoint " + work.path("run") + " ", endless_text = "--length 100000000000 ";
   std::string out = work.path("out"), err = work.path("err");
-  std::string short_chat = model + "--chat --chat-template " + work.path("chat.jinja") + " --length 5 ";
-  std::string chat = model + "--chat --chat-template " + work.path("chat.jinja") + " --length 100000000 ";
+  std::string chat = model + "--chat --chat-template " + work.path("chat.jinja") + " ";
 
-  /// Starts `command`, waits until `found` is true, sends it `signal`, and returns its exit code.
-  int ended_by(const std::string& command, const std::string& found, const std::string& signal) const {
+  /// Starts `command`, waits until its output has more than `bytes`, sends it `signal`, and returns its exit code.
+  int ended_by(const std::string& command, int bytes, const std::string& signal) const {
     // Not the output of a command before this one: it would be found at once.
-    std::ofstream(out, std::ios::trunc);
-    return shell(fmt::format("set -m; {} >{} 2>{} & p=$!; trap \"kill -KILL $p\" TERM; until {}; do kill -0 $p || exit "
-                             "99; sleep 0.01; done; kill -{} $p; wait $p",
-                             command, out, err, found, signal))
+    for (const std::string& file : {out, err}) std::ofstream(file, std::ios::trunc);
+    return shell(fmt::format("set -m; {} >>{} 2>>{} & p=$!; trap \"kill -KILL $p\" TERM; {}kill -{} $p; wait $p",
+                             command, out, err, until(size_above(bytes)), signal))
         .code;
   }
-  std::string here(const std::string& command) const { return fmt::format("{}/{}", TRIREME_BIN, command); }
+  std::string here(const std::string& arguments) const { return fmt::format("{}/generate {}", TRIREME_BIN, arguments); }
   std::string size_above(int bytes) const { return fmt::format("[ $(wc -c <{}) -gt {} ]", out, bytes); }
 };
 
@@ -75,7 +73,7 @@ class OnTerminal {
     ::setsid();
     const int side = ::open(name.c_str(), O_RDWR);  // the first one that a leader opens becomes the session's
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(side, stream);
-    ::alarm(120);
+    ::alarm(1800);
     ::execl("/bin/bash", "bash", "-c", ("exec " + line).c_str(), nullptr);
     ::_exit(127);
   }
@@ -111,12 +109,14 @@ class OnTerminal {
   pid_t child_ = -1;
 };
 
-/// Ends `command`, which makes 1000 texts, by `signal`, a moment after the first text is complete; checks its lines,
-/// exit code and message, and returns how many texts were cut short.
-int cut_short(const TrainedModel& with, const std::string& command, const std::string& signal, double moment) {
-  constexpr std::size_t length = 4000;
-  const std::string texts = fmt::format("--prompt ABC --samples 1000 --batch 1 --length {} --json", length);
-  const int code = with.ended_by(command + texts, fmt::format("{} && sleep {}", with.size_above(0), moment), signal);
+/// Starts `generate` with these flags, as two processes if `mpi`; its texts would take hours. Ends it by `signal` after
+/// the first text is complete; checks its lines, exit code and message, and returns how many texts were cut short.
+int cut_short(const TrainedModel& with, bool mpi, const std::string& flags, const std::string& signal) {
+  constexpr std::size_t length = 1000, samples = 200'000;
+  const std::string arguments =
+      with.model + flags + fmt::format("--prompt ABC --samples {} --batch 1 --length {} --json", samples, length);
+  const int code =
+      with.ended_by(mpi ? two_ranks("generate", arguments, with.out, with.err) : with.here(arguments), 0, signal);
   const std::string said = content_of(with.err);
   INFO(said);
   CHECK(code == 75);
@@ -131,7 +131,7 @@ int cut_short(const TrainedModel& with, const std::string& command, const std::s
     if (!left) CHECK(lines[i]["end"] == "length");
   }
   CHECK(contains(said, fmt::format("trireme: told to stop; texts complete: {}, cut short: {}, not begun: {};",
-                                   lines.size() - static_cast<std::size_t>(cut), cut, 1000 - lines.size())));
+                                   lines.size() - static_cast<std::size_t>(cut), cut, samples - lines.size())));
   CHECK_FALSE(contains(said, "FATAL"));
   return cut;
 }
@@ -140,23 +140,20 @@ int cut_short(const TrainedModel& with, const std::string& command, const std::s
 
 TEST_CASE("a signal ends texts that become JSON, whose lines are complete and say so") {
   const TrainedModel with;
-  const std::string mpi =
-      fmt::format("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe -n 2 {}/",
-                  TRIREME_MPIEXEC, TRIREME_BIN);
   struct Way {
-    std::string command, signal;
+    bool mpi;
+    std::string flags, signal;
     int copies = 1;
   };
-  for (const auto& [command, signal, copies] :
-       {Way{with.here(with.model), "TERM"}, Way{with.here(with.model), "INT"},
-        Way{with.here(with.model) + "--mesh dp=2 ", "TERM", 2}, Way{with.here(with.model) + "--mesh tp=2 ", "INT"},
-        Way{mpi + with.model + "--mesh dp=2 ", "USR2", 2}}) {
-    CAPTURE(command);
+  for (const auto& [mpi, flags, signal, copies] :
+       {Way{false, "", "TERM"}, Way{false, "", "INT"}, Way{false, "--mesh dp=2 ", "TERM", 2},
+        Way{false, "--mesh tp=2 ", "INT"}, Way{true, "--mesh dp=2 ", "USR2", 2}}) {
+    CAPTURE(mpi);
+    CAPTURE(flags);
     CAPTURE(signal);
     // A signal between two texts cuts none.
     int cut = 0;
-    for (int attempt = 0; attempt < 10 && cut == 0; ++attempt)
-      cut = cut_short(with, command, signal, 0.02 * (attempt + 1));
+    for (int attempt = 0; attempt < 100 && cut == 0; ++attempt) cut = cut_short(with, mpi, flags, signal);
     CHECK(cut >= 1);
     CHECK(cut <= copies);
   }
@@ -164,8 +161,7 @@ TEST_CASE("a signal ends texts that become JSON, whose lines are complete and sa
 
 TEST_CASE("a signal ends a text that is written as it comes, and a reply") {
   const TrainedModel with;
-  const int code =
-      with.ended_by(with.here(with.model + "--prompt ABC --length 100000000"), with.size_above(100), "INT");
+  const int code = with.ended_by(with.here(with.model + with.endless_text + "--prompt ABC"), 100, "INT");
   INFO(content_of(with.err));
   CHECK(code == 75);
   const std::string text = content_of(with.out);
@@ -175,15 +171,15 @@ TEST_CASE("a signal ends a text that is written as it comes, and a reply") {
 
   // Not a terminal: the reply ends, and with it the program, though there is another question.
   std::ofstream(with.work.folder / "asked") << "ABC\nDEF\n";
-  const int chat = with.ended_by(with.here(with.chat) + "<" + with.work.path("asked"), with.size_above(100), "INT");
+  const int chat = with.ended_by(with.here(with.chat + with.endless_text) + "<" + with.work.path("asked"), 100, "INT");
   INFO(content_of(with.err));
   CHECK(chat == 75);
   CHECK(content_of(with.out).ends_with("\n"));
-  // While it waits for another question.
+  // While it waits for another question, after a whole line. The shell can write before there is a reader.
   const Result waited = shell(fmt::format(
-      "mkfifo {0}; {1} <{0} >{2} 2>{3} & p=$!; exec 3>{0}; echo ABC >&3; until grep -q . {2}; do sleep 0.01; "
-      "done; sleep 0.1; kill -TERM $p; wait $p",
-      with.work.path("pipe"), with.here(with.short_chat), with.out, with.err));
+      "mkfifo {0}; exec 3<>{0}; echo ABC >&3; : >{2}; {1} <{0} >>{2} 2>{3} & p=$!; {4}kill -TERM $p; wait $p",
+      with.work.path("pipe"), with.here(with.chat + "--length 5"), with.out, with.err,
+      until("[ $(wc -l <" + with.out + ") -gt 0 ]")));
   INFO(content_of(with.err));
   CHECK(waited.code == 75);
 }
@@ -192,7 +188,7 @@ TEST_CASE("on a terminal Ctrl-C ends a reply, and at the prompt the conversation
   const TrainedModel with;
   for (const std::string mesh : {"", "--mesh tp=2"}) {
     CAPTURE(mesh);
-    OnTerminal terminal(with.here(with.chat + mesh));
+    OnTerminal terminal(with.here(with.chat + with.endless_text + mesh));
     REQUIRE(terminal.read_until([](const std::string& shown) { return contains(shown, "> "); }));
     for (int reply = 0; reply < 2; ++reply) {
       terminal.type("ABC\n");

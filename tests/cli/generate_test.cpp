@@ -256,8 +256,8 @@ TEST_CASE("a conversation is read line by line, with a chat template") {
       run("train_gpt",
           "--data " + work.path("d.jsonl") + " --chat-template " + work.path("chat.jinja") +
               " --layers 2 --heads 2 --width 32 --context 48 --micro-batch 2 --global-batch 4 --steps 60 --lr 1e-2 "
-              "--positions rope --eval-every 30 --mesh dp=2 --out " +
-              work.path("run"));
+              "--positions rope --eval-every 30 --mesh dp=2 " +
+              patient + "--out " + work.path("run"));
   INFO(trained.output);
   REQUIRE(trained.code == 0);
   CHECK(contains(trained.output, "18 dialogues in "));

@@ -136,7 +136,8 @@ TEST_CASE("a port in use is refused before training, also under a launcher; a fr
   const Listener listener;
   const std::string flags = work.small_run() + fmt::format("--prometheus 127.0.0.1:{} ", listener.port());
   check_refused(run("train_gpt", flags), 64, {"[--prometheus]", "another program"});
-  check_refused(run_mpi(2, "train_gpt", flags + "--mesh dp=2"), 64, {"[--prometheus]", "another program"});
+  check_ranks_refused([&] { return run_mpi(2, "train_gpt", flags + "--mesh dp=2"); }, 64,
+                      {"[--prometheus]", "another program"});
   CHECK(run("train_gpt", flags + "--dry-run").code == 0);
   check_refused(run("train_gpt", work.small_run() + "--prometheus here"), 64, {"[--prometheus]", "HOST:PORT"});
   const Result served = run("train_gpt", work.small_run() + "--prometheus 0");

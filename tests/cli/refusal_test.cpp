@@ -157,14 +157,14 @@ TEST_CASE("a refusal under a launcher is printed once by eight processes") {
   const std::string small = work.small_run();
   std::filesystem::create_directories(work.folder / "old");
   std::ofstream(work.folder / "old" / "metrics.jsonl") << "{}\n";
-  check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--stpes 5"), 64, {"--steps"});
-  check_refused(run_mpi(8, "train_gpt", small + "--mesh dp=2,tp=2"), 64,
-                {"2 x 2 x 1 x 1 = 4 ranks", "the launcher started 8"});
-  check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out " + work.path("old")), 64,
-                {"already holds a run"});
+  const auto refused = [&](const std::string& flags, int code, const std::vector<std::string>& parts) {
+    check_ranks_refused([&] { return run_mpi(8, "train_gpt", small + flags); }, code, parts);
+  };
+  refused(eight_ranks + std::string("--stpes 5"), 64, {"--steps"});
+  refused("--mesh dp=2,tp=2", 64, {"2 x 2 x 1 x 1 = 4 ranks", "the launcher started 8"});
+  refused(eight_ranks + ("--out " + work.path("old")), 64, {"already holds a run"});
   // Only one rank finds this, after MPI has started.
-  check_refused(run_mpi(8, "train_gpt", small + eight_ranks + "--out /proc/trireme/run"), 74,
-                {"/proc/trireme", "--out"});
+  refused(eight_ranks + std::string("--out /proc/trireme/run"), 74, {"/proc/trireme", "--out"});
 }
 
 TEST_CASE("ranks under a launcher that read different texts") {
@@ -183,13 +183,14 @@ TEST_CASE("ranks under a launcher that read different texts") {
   const Result equal = train(text);
   INFO(equal.output);
   CHECK(equal.code == 0);
-  check_refused(
-      train(text + "A"), 65,
+  check_ranks_refused(
+      [&] { return train(text + "A"); }, 65,
       {"[configuration] the number of validation tokens in --data differs between ranks: 600 on rank 0; 601 on "
        "rank 1; expected the same tokens; give every rank the same files under --data"});
   std::string other = text;
   std::swap(other[100], other[101]);
-  check_refused(train(other), 65, {"[configuration] the text of --data differs between ranks: hash ", " on rank 1; "});
+  check_ranks_refused([&] { return train(other); }, 65,
+                      {"[configuration] the text of --data differs between ranks: hash ", " on rank 1; "});
 }
 
 TEST_CASE("ranks under a launcher that would compute different bits") {
@@ -201,9 +202,9 @@ TEST_CASE("ranks under a launcher that would compute different bits") {
         {fmt::format("TRIREME_ISA={}", name(units.front())), fmt::format("TRIREME_ISA={}", name(units.back()))},
         "train_gpt", work.small_run() + "--mesh dp=2 --dtype " + dtype);
   };
-  check_refused(train("bf16"), 64,
-                {"[configuration] the processor's unit for products of bf16 differs between ranks: " +
-                     std::string(name(units.front())) + " on rank 0; ",
-                 std::string(name(units.back())) + " on rank 1; ", "set TRIREME_ISA on every rank"});
+  check_ranks_refused([&] { return train("bf16"); }, 64,
+                      {"[configuration] the processor's unit for products of bf16 differs between ranks: " +
+                           std::string(name(units.front())) + " on rank 0; ",
+                       std::string(name(units.back())) + " on rank 1; ", "set TRIREME_ISA on every rank"});
   CHECK(train("f32").code == 0);  // f32 has one implementation on every processor
 }

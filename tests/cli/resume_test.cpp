@@ -74,7 +74,7 @@ TEST_CASE("the reason of one of several processes says nothing against the check
         fmt::format("export TRIREME_FAULT=throw@step=7,rank=1 OMPI_ALLOW_RUN_AS_ROOT=1 "
                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {} --oversubscribe -n 2 {}/train_gpt {} --steps 9 --resume auto",
                     TRIREME_MPIEXEC, TRIREME_BIN, begun.flags));
-    CHECK_MESSAGE(result.code == 70, result.output);
+    CHECK_MESSAGE((result.code == 70 || result.code == 75), result.output);  // the other rank may end first
   }
   begun.check_goes_on_from(6);
 }
@@ -216,14 +216,12 @@ TEST_CASE("a value of --resume that is neither a known word nor an existing path
 TEST_CASE("ranks that are given different values of --resume are told so") {
   const Begun begun("--mesh dp=2");
   const std::string train = fmt::format("-n 1 {}/train_gpt {} --steps 9 ", TRIREME_BIN, begun.flags);
-  const Result result =
-      shell(fmt::format("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {} --oversubscribe {} "
-                        "--resume auto : {}",
-                        TRIREME_MPIEXEC, train, train));
-  INFO(result.output);
-  CHECK(result.code == 64);
-  CHECK(occurrences(result.output, "FATAL[") == 1);
-  CHECK(contains(result.output, "--resume differs between ranks: \"auto\" on rank 0; \"none\" on rank 1"));
+  const auto start = [&] {
+    return shell(fmt::format(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {} --oversubscribe {} --resume auto : {}",
+        TRIREME_MPIEXEC, train, train));
+  };
+  check_ranks_refused(start, 64, {"--resume differs between ranks: \"auto\" on rank 0; \"none\" on rank 1"});
 }
 
 TEST_CASE("ranks that see other checkpoints under one path go on from the one that rank 0 chooses") {
@@ -252,13 +250,9 @@ TEST_CASE("ranks that see other checkpoints under one path go on from the one th
   REQUIRE(other.code == 0);
   fs::remove_all(folder("rank_1") / step_3);
   fs::copy(work.folder / "other/checkpoints/step_00000003", folder("rank_1") / step_3, fs::copy_options::recursive);
-  const Result refused = go_on();
-  INFO(refused.output);
-  CHECK(refused.code == 64);
-  CHECK(occurrences(refused.output,
-                    "FATAL[64] [configuration] the checkpoint differs between ranks: " + step_3.string()) == 1);
-  CHECK(contains(refused.output, ") on rank 1; expected one; give every rank the same files: "));
-  CHECK_FALSE(contains(refused.output, "\nstep 4/9"));
+  check_ranks_refused(go_on, 64,
+                      {"FATAL[64] [configuration] the checkpoint differs between ranks: " + step_3.string(),
+                       ") on rank 1; expected one; give every rank the same files: "});
 }
 
 TEST_CASE("a resumed run says which part of the optimizer's state it does not keep") {

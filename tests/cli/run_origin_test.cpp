@@ -109,10 +109,8 @@ TEST_CASE("run: a run that began from another's checkpoint goes on with its own 
   const std::string flags = work.small_run() + "--mesh dp=2 --decay-steps 1000 ";
   CHECK(trireme::testing::run("train_gpt", flags + "--steps 3 --out " + base).code == 0);
   const std::string command = fmt::format("-- {}/train_gpt {} --resume {} --out {} ", TRIREME_BIN, flags, base, out);
-  const Result left = shell(fmt::format(
-      "{}/run {} --steps 1000000 >{} 2>&1 & p=$!; until grep -q \"^step 5/\" {}; do sleep 0.01; done; kill -TERM $p; "
-      "wait $p",
-      TRIREME_BIN, command, log, log));
+  const Result left = shell(started(fmt::format("{}/run {} {}", TRIREME_BIN, command, endless), log) +
+                            until(has_line("^step 5/", log)) + "kill -TERM $p; wait $p");
   CHECK(left.code == 75);
   const auto made = static_cast<std::int64_t>(metric(out + "/metrics.jsonl", "step").back());
   // The first start wrote --resume PATH to config.json; this one writes auto.

@@ -38,18 +38,24 @@ TEST_CASE("run: a job that can be started again is, until it is done") {
 
 TEST_CASE("run: an incident says what the job ended of") {
   const Workplace work;
-  const std::vector<std::pair<std::string, std::string>> faults = {
-      {"oom@rank=1,step=3", "out of memory"},
-      {"flip@rank=1,step=3", "a bit changed in memory"},
-      {"stop@rank=1,step=3", "a rank was lost or late"},
+  struct Fault {
+    std::string text, cause, flags;
   };
-  for (const auto& [fault, cause] : faults) {
+  const std::vector<Fault> faults = {
+      {"oom@rank=1,step=3", "out of memory", ""},
+      {"flip@rank=1,step=3", "a bit changed in memory", ""},
+      {"stop@rank=1,step=3", "a rank was lost or late", "--timeout 1"},
+  };
+  for (const auto& [fault, cause, flags] : faults) {
     CAPTURE(fault);
     fs::remove_all(work.path("out"));
-    const Result result = run_with(
-        "TRIREME_FAULT=" + fault, "run",
-        fmt::format("{} -- {}/train_gpt {} --mesh dp=2 --timeout 1 --check-replicas 1 --allow-fault-injection --out {}",
-                    fast, TRIREME_BIN, work.small_run(), work.path("out")));
+    // Only the first start has the short timeout: the second may take its time.
+    const std::string job =
+        write_job(work, fmt::format("[ $n = 0 ] && flags=\"{}\"\nexec {}/train_gpt $* $flags", flags, TRIREME_BIN));
+    const Result result =
+        run_with("TRIREME_FAULT=" + fault, "run",
+                 fmt::format("{} -- {} {} --mesh dp=2 --check-replicas 1 --allow-fault-injection --out {}", fast, job,
+                             work.small_run(), work.path("out")));
     INFO(result.output);
     CHECK(result.code == 0);
     CHECK(contains(result.output, fmt::format("run: the job ended with exit code 75 ({}), rank ", cause)));
@@ -88,8 +94,9 @@ TEST_CASE("run: its exit code is the job's, also if nobody reads its output") {
   const Workplace work;
   const std::string run =
       fmt::format("{}/run {} -- {} --out {}", TRIREME_BIN, fast, write_job(work, "exit 65"), work.path("out"));
-  // The reader is gone before `run` writes its first line.
-  const Result result = shell(fmt::format("{{ sleep 0.3; {} 2>&1; echo $? > {}; }} | true", run, work.path("code")));
+  // The reader is gone before `run` writes its first line: then the signal SIGPIPE ends a subshell that writes.
+  const Result result = shell(
+      fmt::format("{{ while (echo); do sleep 0.01; done; {} 2>&1; echo $? > {}; }} | true", run, work.path("code")));
   INFO(result.output);
   CHECK(content_of(work.path("code")) == "65\n");
 }
@@ -109,7 +116,7 @@ TEST_CASE("run: the next start waits until every process of the last one is gone
   const std::string left = work.path("left");
   const std::string job =
       write_job(work, fmt::format("if [ $n = 0 ]; then\n"
-                                  "  (trap \"\" TERM HUP INT; setsid sleep 1000 & echo $! >{0}; wait) &\n"
+                                  "  (trap \"\" TERM HUP INT; setsid sleep infinity & echo $! >{0}; wait) &\n"
                                   "  until [ -s {0} ]; do sleep 0.01; done; kill -9 $$\nfi\n"
                                   "! kill -0 $(cat {0}) 2>/dev/null",
                                   left));
@@ -122,26 +129,25 @@ TEST_CASE("run: the next start waits until every process of the last one is gone
 
 TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1") {
   const Workplace work;
-  const std::string said = work.path("said"), ready = work.path("ready");
+  const std::string said = work.path("said"), ready = work.path("ready"), log = work.path("log");
   const std::string job =
       write_job(work, fmt::format("trap \"echo save >>{0}\" USR1; trap \"echo leave >>{0}; exit 75\" "
                                   "USR2; mkdir -p {2}; touch {2}/config.json {1}; while :; do sleep 0.02; done",
                                   said, ready, work.path("out")));
   for (const std::string signal : {"TERM", "INT", "USR2"}) {
     CAPTURE(signal);
-    fs::remove(said);
-    fs::remove(ready);
+    for (const std::string& path : {said, ready, work.path("out/config.json")}) fs::remove(path);
     // "set -m": without it, background jobs of a shell ignore SIGINT.
-    const Result result = shell(fmt::format(
-        "set -m; {0}/run {1} -- {2} --out {3} & p=$!; until [ -e {4} ]; do sleep 0.01; done; kill -USR1 $p; "
-        "until [ -s {5} ]; do sleep 0.01; done; kill -{6} $p; wait $p",
-        TRIREME_BIN, fast, job, work.path("out"), ready, said, signal));
-    INFO(result.output);
+    const Result result =
+        shell(fmt::format("set -m; {}{}kill -USR1 $p; {}kill -{} $p; wait $p",
+                          started_run(fmt::format("{} -- {} --out {}", fast, job, work.path("out")), log),
+                          until(exists(ready)), until(has_content(said)), signal));
+    INFO(content_of(log));
     CHECK(result.code == 75);
     CHECK(content_of(said) == "save\nleave\n");
-    CHECK(contains(result.output, "run: the job is told to save and leave\n"));
-    CHECK(contains(result.output, "told to leave"));
-    CHECK(contains(result.output, "; run the same command to continue\n"));
+    CHECK(contains(content_of(log), "run: the job is told to save and leave\n"));
+    CHECK(contains(content_of(log), "told to leave"));
+    CHECK(contains(content_of(log), "; run the same command to continue\n"));
   }
   CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // no job was started a second time
 }
@@ -151,26 +157,28 @@ TEST_CASE("run: a job without signal handlers is told to leave again, and told t
   const std::string said = work.path("said"), ready = work.path("ready"), log = work.path("log");
   const auto supervise_told = [&](const std::string& body, const std::string& signal) {
     return shell(
-        fmt::format("{0}/run {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep 0.01; done; "
-                    "kill -{6} $p; wait $p",
-                    TRIREME_BIN, fast, write_job(work, body), work.path("out"), log, ready, signal));
+        fmt::format("{}{}kill -{} $p; wait $p",
+                    started_run(fmt::format("{} -- {} --out {}", fast, write_job(work, body), work.path("out")), log),
+                    until(exists(ready)), signal));
   };
   // The jobs behave as mpirun, which drops signals while it has no ranks, and as ranks, which a signal kills before
   // they have handlers.
-  const std::string wait_for = "until grep -qs \"the job is told to save\" " + log + "; do sleep 0.02; done; ";
-  const Result left = supervise_told(fmt::format("trap \"\" USR2; touch {}; {} sleep 0.2; trap \"echo leave >>{}; exit "
-                                                 "75\" USR2; while :; do sleep 0.02; done",
-                                                 ready, wait_for, said),
-                                     "TERM");
+  const Result left = supervise_told(
+      fmt::format("dropped=0; trap dropped=1 USR2; touch {}; until [ $dropped = 1 ]; do sleep 0.02; done\n"
+                  "trap \"trap : USR2; echo leave >>{}; exit 75\" USR2; while :; do sleep 0.02; done",
+                  ready, said),
+      "TERM");
   INFO(content_of(log));
   CHECK(left.code == 75);
   CHECK(content_of(said) == "leave\n");
 
-  for (const std::string& path : {said, ready, log, work.path("starts")}) fs::remove(path);
+  for (const std::string& path : {said, ready, work.path("starts")}) fs::remove(path);
+  // A signal that comes too early has a fifth of a second to kill the job.
   const Result saved = supervise_told(
-      fmt::format("touch {0}; {1} sleep 0.2; trap \"echo save >>{2}\" USR1; mkdir -p {3}; touch {3}/config.json; until "
-                  "[ -s {2} ]; do sleep 0.02; done",
-                  ready, wait_for, said, work.path("out")),
+      fmt::format("touch {0}; until grep -qs \"the job is told to save\" {1}; do sleep 0.02; done; sleep 0.2\n"
+                  "trap \"echo save >>{2}\" USR1; mkdir -p {3}; touch {3}/config.json\n"
+                  "until [ -s {2} ]; do sleep 0.02; done",
+                  ready, log, said, work.path("out")),
       "USR1");
   INFO(content_of(log));
   CHECK(saved.code == 0);
@@ -182,17 +190,15 @@ TEST_CASE("run: a job without signal handlers is told to leave again, and told t
 TEST_CASE("run: a job that dies before it saves as it was told: the next one is told") {
   const Workplace work;
   const std::string said = work.path("said"), log = work.path("log"), out = work.path("out");
-  // The jobs run `told` when they are told to save, and fail after ten seconds.
+  // The jobs run `told` when they are told to save. Each gives config.json another time, as a job that starts later.
   const auto supervise_told = [&](const std::string& told) {
     fs::remove(out + "/config.json");
-    const std::string job = write_job(
-        work, fmt::format("trap '{0}' USR1; mkdir -p {1}; touch {1}/config.json; for i in $(seq 500); do sleep "
-                          "0.02; grep -qs \"told 1\" {2} && exit 0; done; exit 3",
-                          told, out, said));
-    return shell(
-        fmt::format("{0}/run {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {3}/config.json ]; do sleep 0.01; "
-                    "done; kill -USR1 $p; wait $p",
-                    TRIREME_BIN, fast, job, out, log));
+    const std::string job =
+        write_job(work, fmt::format("trap '{0}' USR1; mkdir -p {1}; touch -d @$((1000000000 + n)) {1}/config.json\n"
+                                    "until grep -qs \"told 1\" {2}; do sleep 0.02; done",
+                                    told, out, said));
+    return shell(started_run(fmt::format("{} -- {} --out {}", fast, job, out), log) +
+                 until(exists(out + "/config.json")) + "kill -USR1 $p; wait $p");
   };
   // The first job dies of something else at that moment.
   const Result again = supervise_told("echo told $n >>" + said + "; [ $n = 0 ] && kill -9 $$");
@@ -210,13 +216,20 @@ TEST_CASE("run: a job that dies before it saves as it was told: the next one is 
 TEST_CASE("run: a job that had saved as it was told is not told again") {
   const Workplace work;
   const std::string log = work.path("log"), out = work.path("out");
+  // The first start goes on until it is killed, the second makes nine steps more.
+  const std::string job = write_job(
+      work,
+      fmt::format(
+          "steps=1000000000\n"
+          "[ $n = 0 ] || steps=$(($(ls {1}/checkpoints | sed -n \"s/^step_0*\\([0-9]*\\)$/\\1/p\" | tail -n 1) + 9))\n"
+          "exec {0}/train_gpt $* --steps $steps",
+          TRIREME_BIN, out));
   const Result result =
-      shell(fmt::format("{0}/run {1} -- {0}/train_gpt {2} --mesh dp=2 --steps 2500 --log-every 100 --eval-batches 1 "
-                        "--out {3} >{4} 2>&1 & "
-                        "p=$!; until grep -q \"^batch \" {4}; do sleep 0.01; done; kill -USR1 $p; until grep -q "
-                        "\"; continuing\" {4}; "
-                        "do kill -0 $p || exit 98; sleep 0.01; done; kill -9 $(cat /proc/$p/task/*/children); wait $p",
-                        TRIREME_BIN, fast, work.small_run(), out, log));
+      shell(fmt::format("{}{}kill -USR1 $p; {}kill -9 $(cat /proc/$p/task/*/children); wait $p",
+                        started_run(fmt::format("{} -- {} {} --mesh dp=2 --log-every 100 --eval-batches 1 --out {}",
+                                                fast, job, work.small_run(), out),
+                                    log),
+                        until(has_line("^batch ", log)), until(has_line("; continuing", log))));
   INFO(content_of(log));
   CHECK(result.code == 0);
   CHECK(contains(content_of(log), "run: the job ended with signal 9 (Killed)"));
@@ -225,25 +238,30 @@ TEST_CASE("run: a job that had saved as it was told is not told again") {
 }
 
 TEST_CASE("run: when its terminal is closed the job saves and leaves, unless nohup has that ignored") {
+  const DefaultHangups hangups;
   const Workplace work;
-  const std::string said = work.path("said"), ready = work.path("ready");
-  const std::string job =
-      write_job(work, fmt::format("trap \"sleep 0.2; echo leave >>{0}; exit 75\" USR2; trap \"echo hangup >>{0}\" HUP\n"
-                                  "touch {1}; for i in $(seq 50); do sleep 0.02; done; exit 0",
-                                  said, ready));
-  // A shell and the system may both send SIGHUP: the second one does not count as "told again".
-  const auto hang_up = [&](const std::string& before) {
+  const std::string said = work.path("said"), ready = work.path("ready"), leaving = work.path("leaving"),
+                    hung_up = work.path("hung_up"), log = work.path("log");
+  // The job ends after the second hangup, also while it is leaving.
+  const std::string job = write_job(
+      work, fmt::format("trap \"trap : USR2; touch {2}; until [ -e {3} ]; do sleep 0.01; done; echo leave >>{0}; exit "
+                        "75\" USR2\ntrap \"echo hangup >>{0}\" HUP; touch {1}; until [ -e {3} ]; do sleep 0.02; done",
+                        said, ready, leaving, hung_up));
+  // A shell and the system may both send SIGHUP: the second one does not count as "told again". A supervisor that obeys
+  // it has a fifth of a second to do so.
+  const auto hang_up = [&](const std::string& before, const std::string& after_first) {
     fs::remove(ready);
-    return shell(
-        fmt::format("{0} {1}/run {2} -- {3} --out {4} & p=$!; until [ -e {5} ]; do sleep 0.01; done; "
-                    "kill -HUP $p; sleep 0.05; kill -HUP $p; wait $p",
-                    before, TRIREME_BIN, fast, job, work.path("out"), ready));
+    fs::remove(hung_up);
+    return shell(fmt::format(
+        "{}{}kill -HUP $p; {}; kill -HUP $p; sleep 0.2; touch {}; wait $p",
+        started(fmt::format("{} {}/run {} -- {} --out {}", before, TRIREME_BIN, fast, job, work.path("out")), log),
+        until(exists(ready)), after_first, hung_up));
   };
-  const Result left = hang_up("");
-  INFO(left.output);
+  const Result left = hang_up("", until(exists(leaving)) + "true");
+  INFO(content_of(log));
   CHECK(left.code == 75);
   CHECK(content_of(said) == "leave\n");
-  CHECK(hang_up("nohup").code == 0);
+  CHECK(hang_up("nohup", "true").code == 0);
   CHECK(content_of(said) == "leave\n");
 }
 
@@ -252,15 +270,15 @@ TEST_CASE("run: an interrupt that is ignored from the start stays so, as in trai
   const std::string log = work.path("log");
   for (const std::string before : {"", "run -- "}) {
     CAPTURE(before);
-    fs::remove(log);
     // A shell without job control, such as that of a script, starts background jobs with SIGINT ignored.
+    const std::string command = fmt::format("{0}/{1}{2}train_gpt {3} --mesh dp=2 {4} --out {5}", TRIREME_BIN, before,
+                                            before.empty() ? "" : std::string(TRIREME_BIN) + "/", work.small_run(),
+                                            endless, work.path(before.empty() ? "alone" : "below"));
+    const std::string steps = "$(grep -c ^step " + log + ")";
     const Result result = shell(fmt::format(
-        "{0}/{1}{2}train_gpt {3} --mesh dp=2 --steps 1000000 --out {4} >{5} 2>&1 & p=$!; "
-        "until grep -qs \"^step 3/\" {5}; do sleep 0.01; done; kill -INT $p; "
-        "most=$(($(grep -c ^step {5}) + 300)); until [ $(grep -c ^step {5}) -gt $most ]; do kill -0 $p || exit 98; "
-        "sleep 0.01; done; grep -q \"told to save\\|interrupted\" {5} && exit 97; kill -TERM $p; wait $p",
-        TRIREME_BIN, before, before.empty() ? "" : std::string(TRIREME_BIN) + "/", work.small_run(),
-        work.path(before.empty() ? "alone" : "below"), log));
+        "{0}{1}kill -INT $p; most=$(({2} + 300)); {3}grep -q \"told to save\\|interrupted\" {4} && exit 97; "
+        "kill -TERM $p; wait $p",
+        started(command, log), until(has_line("^step 3/", log)), steps, until("[ " + steps + " -gt $most ]"), log));
     INFO(result.output);
     CHECK(result.code == 75);
   }
@@ -268,23 +286,23 @@ TEST_CASE("run: an interrupt that is ignored from the start stays so, as in trai
 
 TEST_CASE("run: a job that does not leave is killed when told twice") {
   const Workplace work;
-  const std::string ready = work.path("ready");
+  const std::string ready = work.path("ready"), log = work.path("log");
   const std::string job =
       write_job(work, fmt::format("trap \"\" USR2 TERM; touch {}; while :; do sleep 0.02; done", ready));
-  const Result result = shell(
-      fmt::format("{0}/run {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep 0.01; done; kill -TERM $p; "
-                  "until grep -q \"save and leave\" {4}; do sleep 0.01; done; kill -TERM $p; wait $p",
-                  TRIREME_BIN, fast, job, work.path("out"), work.path("log"), ready));
+  const Result result =
+      shell(fmt::format("{}{}kill -TERM $p; {}kill -TERM $p; wait $p",
+                        started_run(fmt::format("{} -- {} --out {}", fast, job, work.path("out")), log),
+                        until(exists(ready)), until(has_line("save and leave", log))));
   CHECK(result.code == 137);
-  CHECK(contains(content_of(work.path("log")), "told to leave again: the job is killed"));
+  CHECK(contains(content_of(log), "told to leave again: the job is killed"));
 }
 
 TEST_CASE("run: a launcher that does not end after its job has failed, as one that waits for a lost host, is killed") {
   const Workplace work;
   const std::string job = write_job(work,
                                     "[ $n = 0 ] && { echo \"trireme: FATAL[75] rank 3 (dp=1) step 9: [watch] host h2 "
-                                    "is gone\" >&2; sleep 1000; }\n"
-                                    "[ $n = 1 ] && { echo \"trireme: FATAL[64] [flags] no\" >&2; sleep 1000; }",
+                                    "is gone\" >&2; sleep infinity; }\n"
+                                    "[ $n = 1 ] && { echo \"trireme: FATAL[64] [flags] no\" >&2; sleep infinity; }",
                                     "mpirun");
   const Result result = supervise(work, job + " -n 2 train_gpt");
   INFO(result.output);
@@ -307,13 +325,13 @@ TEST_CASE("run: times beyond the system's clocks are refused") {
 
 TEST_CASE("run: a pause ends when the supervisor is told to leave") {
   const Workplace work;
+  const std::string log = work.path("log");
+  const std::string arguments = fmt::format("--pause 1000000 --longest-pause 1000000 -- {} --out {}",
+                                            write_job(work, "exit 75"), work.path("out"));
   const Result result =
-      shell(fmt::format("{0}/run --pause 1000 --longest-pause 1000 -- {1} --out {2} 2>{3} & p=$!; until grep -q "
-                        "\"again in 1000\" {3}; do "
-                        "sleep 0.01; done; kill -TERM $p; wait $p",
-                        TRIREME_BIN, write_job(work, "exit 75"), work.path("out"), work.path("log")));
+      shell(started_run(arguments, log) + until(has_line("again in 1000000", log)) + "kill -TERM $p; wait $p");
   CHECK(result.code == 75);
-  CHECK(contains(content_of(work.path("log")), "told to leave while no job runs"));
+  CHECK(contains(content_of(log), "told to leave while no job runs"));
 }
 
 TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are back") {
@@ -324,14 +342,13 @@ TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are
   const std::string job = write_job(
       work, fmt::format("case $n in 0) echo 7 >{0}; exit 75;; 1) echo 1 >{0}; exit 137;; esac", world), "mpirun");
   // One rank is too few for tp=2. After the third look that shows one rank, there are eight again.
-  const std::string look = work.path("look");
-  std::ofstream(look) << fmt::format(
-      "#!/bin/bash\ncat {0}\nif [ $(cat {0}) = 1 ]; then echo >>{0}.looks; fi\n"
+  const std::string lines = fmt::format(
+      "cat {0}\nif [ $(cat {0}) = 1 ]; then echo >>{0}.looks; fi\n"
       "if [ -e {0}.looks ] && [ $(wc -l <{0}.looks) -ge 3 ]; then echo 8 >{0}; fi\n",
       world);
-  fs::permissions(look, fs::perms::owner_all);
-  const Result result = supervise(work, job + " -n 8 train_gpt --mesh dp=auto,tp=2 --global-batch 16",
-                                  fmt::format("--restarts 2 --min-ranks 2 --world-command {}", look));
+  const Result result =
+      supervise(work, job + " -n 8 train_gpt --mesh dp=auto,tp=2 --global-batch 16",
+                fmt::format("--restarts 2 --min-ranks 2 --world-command {}", write_script(work, "look", lines)));
   INFO(result.output);
   CHECK(result.code == 0);
   const std::string starts = content_of(work.path("starts"));
@@ -349,11 +366,6 @@ TEST_CASE("run: a job goes on with fewer ranks, and with all again when they are
 
 TEST_CASE("run: a world command without an answer is an error at the start, and given up later") {
   const Workplace work;
-  const auto script = [&](const std::string& name, const std::string& lines) {
-    std::ofstream(work.path(name)) << "#!/bin/bash\n" << lines << "\n";
-    fs::permissions(work.path(name), fs::perms::owner_all);
-    return work.path(name);
-  };
   const std::string job = write_job(work, "exit 75", "mpirun") + " -n 8 train_gpt --mesh dp=auto --global-batch 16";
   const auto with = [&](const std::string& command) {
     return supervise(work, job, fmt::format("--restarts 2 --min-ranks 2 --world-command '{}'", command));
@@ -369,7 +381,7 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
   CHECK_FALSE(fs::exists(work.path("starts")));
 
   const std::string once =
-      script("once", fmt::format("[ -e {0} ] && exit 3\ntouch {0}; echo 8 ranks", work.path("asked")));
+      write_script(work, "once", fmt::format("[ -e {0} ] && exit 3\ntouch {0}; echo 8 ranks", work.path("asked")));
   const Result later = with(once);
   INFO(later.output);
   CHECK(later.code == 69);
@@ -379,12 +391,15 @@ TEST_CASE("run: a world command without an answer is an error at the start, and 
 
   // A world command that does not end: `run` still ends when it is told to leave.
   const std::string ready = work.path("ready"), log = work.path("log");
-  const Result left = shell(fmt::format(
-      "{0}/run --min-ranks 2 --world-command {1} -- {2} --out {3} 2>{4} & p=$!; until [ -e {5} ]; do sleep "
-      "0.01; done; kill -TERM $p; wait $p",
-      TRIREME_BIN, script("never", fmt::format("touch {}; sleep 1000", ready)), job, work.path("out"), log, ready));
-  CHECK(left.code == 75);
-  CHECK(contains(content_of(log), "told to leave while no job runs"));
+  const std::string never = write_script(work, "never", fmt::format("touch {}; sleep infinity", ready));
+  const Result left = shell(
+      started_run(fmt::format("--min-ranks 2 --world-command {} -- {} --out {}", never, job, work.path("out")), log) +
+      until(exists(ready)) + "kill -TERM $p; wait $p");
+  INFO(content_of(log));
+  if (!contains(content_of(log), "has not ended within 60 s")) {  // `run` gave up before it was told
+    CHECK(left.code == 75);
+    CHECK(contains(content_of(log), "told to leave while no job runs"));
+  }
 }
 
 TEST_CASE("run: without a world command a launcher that fails is asked for fewer ranks") {

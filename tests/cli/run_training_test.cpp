@@ -7,23 +7,59 @@
 using namespace trireme::testing;
 namespace fs = std::filesystem;
 
+namespace {
+
+const std::string as_root = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; ";
+const std::string two_processes = std::string(TRIREME_MPIEXEC) + " --oversubscribe -n 2";
+/// $m becomes the child of $p: the process of a job, or mpirun.
+const std::string child_of_p = "m=$(cat /proc/$p/task/*/children | tr -d \" \"); ";
+
+/// Writes a script that starts train_gpt as a rank that writes to `log` itself: mpirun may drop what its ranks print
+/// last.
+std::string write_rank(const Workplace& work, const std::string& log) {
+  return write_script(work, "rank", fmt::format("exec {}/train_gpt \"$@\" >>{} 2>&1", TRIREME_BIN, log));
+}
+
+const std::string supervisor_gone =
+    "\nwarning: the supervisor that started this job is gone: nothing will start it again\n";
+
+/// What a job prints whose supervisor $p is killed or told to leave by `then`.
+std::string log_without_supervisor(bool mpi, const std::string& then) {
+  CAPTURE(mpi);
+  const Workplace work;
+  const std::string log = work.path("log");
+  const std::string command =
+      fmt::format("-- {} {} {} --mesh dp=2 {} --log-every 100 --out {}", mpi ? two_processes : "",
+                  write_rank(work, log), work.small_run(), endless, work.path("out"));
+  const Result result =
+      shell(as_root + started_run(command, log) + until(has_line("^step 100/", log)) + child_of_p + then +
+            "while kill -0 $m 2>/dev/null && ! grep -qs \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit 5");
+  CHECK(result.code == 5);
+  return content_of(log);
+}
+
+}  // namespace
+
 TEST_CASE("run: a killed training run ends with the weights of one that was left alone") {
   for (const bool mpi : {false, true}) {
     CAPTURE(mpi);
     const Workplace work;
     const std::string flags = work.small_run() + "--mesh dp=2 --dropout 0.1 --steps 1000 --eval-batches 1 ";
-    const std::string out = work.path("killed"), log = work.path("log"), killed = work.path("pid");
-    const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
-    // The child of `run`, or a child of mpirun, is killed after a checkpoint, long before the end of the run.
+    const std::string out = work.path("killed"), log = work.path("log");
+    // The child of `run`, or a child of mpirun, is killed after a checkpoint. The first start would block in its last
+    // step.
     const std::string victim = mpi ? "$(cat /proc/$m/task/*/children | tr \" \" \"\\n\" | grep . | tail -n 1)" : "$m";
-    const Result result = shell(fmt::format(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} -- {2} {0}/train_gpt {3} "
-        "--checkpoint-every 20 --out {4} >{5} 2>&1 & p=$!; until grep -q \"^saved step 40 \" {5}; do sleep 0.01; done; "
-        "m=$(cat /proc/$p/task/*/children | tr -d \" \"); kill -9 {6}; wait $p",
-        TRIREME_BIN, fast, launcher, flags, out, log, victim));
+    const std::string command =
+        fmt::format("{} -- {} {}/train_gpt {} --checkpoint-every 20 --allow-fault-injection --out {}", fast,
+                    mpi ? two_processes : "", TRIREME_BIN, flags, out);
+    const Result result =
+        shell(as_root + "export TRIREME_FAULT=stop@step=1000; " + started_run(command, log) +
+              until(has_line("^saved step 40 ", log)) + child_of_p + "kill -9 " + victim + "; wait $p");
     INFO(content_of(log));
     CHECK(result.code == 0);
-    CHECK(contains(content_of(log), "run: the job ended with signal 9 (Killed)"));
+    // The other rank may see that one is gone before mpirun does.
+    CHECK((contains(content_of(log), "run: the job ended with signal 9 (Killed)") ||
+           (mpi && contains(content_of(log), "run: the job ended with exit code 75 (a rank was lost or late)"))));
     CHECK(contains(content_of(log), "1 incident, "));
     CHECK(trireme::testing::run("train_gpt", flags + "--out " + work.path("whole")).code == 0);
     CHECK(trireme::testing::run("checkpoint", fmt::format("diff {} {}", out, work.path("whole"))).code == 0);
@@ -34,25 +70,23 @@ TEST_CASE("run: a killed training run ends with the weights of one that was left
 TEST_CASE("run: signals that come while mpirun starts its ranks are not lost") {
   const Workplace work;
   int number = 0;
-  const auto started = [&](const std::string& then) {
+  const auto told = [&](const std::function<std::string(const std::string&)>& then) {
     const std::string log = work.path(fmt::format("log{}", ++number)), out = work.path(fmt::format("run{}", number));
-    const Result left = shell(fmt::format(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} -- {2} --oversubscribe -n 2 "
-        "{0}/train_gpt {3} --mesh dp=2 --steps 1000000 --out {4} >{5} 2>&1 & p=$!; "
-        "until grep -qs \"^run: .*mpi\" {5}; do sleep 0.001; done; {6}; wait $p",
-        TRIREME_BIN, fast, TRIREME_MPIEXEC, work.small_run(), out, log, then));
+    const std::string command = fmt::format("{} -- {} {} {} --mesh dp=2 {} --out {}", fast, two_processes,
+                                            write_rank(work, log), work.small_run(), endless, out);
+    const Result left = shell(as_root + started_run(command, log) + until(has_line("^run: .*mpi", log)) + then(log) +
+                              "kill -TERM $p; wait $p");
     INFO(content_of(log));
     CHECK(left.code == 75);
     CHECK_FALSE(contains(content_of(log), "run: starting again"));
     return content_of(log);
   };
-  for (const char* wait : {"0", "0.05"}) {
-    CAPTURE(wait);
-    started(fmt::format("sleep {}; kill -TERM $p", wait));
-    const std::string text = started(fmt::format(
-        "sleep {}; kill -USR1 $p; until grep -q \"; continuing\" {}; do kill -0 $p || exit 98; sleep 0.01; done; kill "
-        "-TERM $p",
-        wait, work.path(fmt::format("log{}", number + 1))));
+  for (const std::string moment : {"0", "0.05"}) {
+    CAPTURE(moment);
+    told([&](const std::string&) { return "sleep " + moment + "; "; });
+    const std::string text = told([&](const std::string& log) {
+      return "sleep " + moment + "; kill -USR1 $p; " + until(has_line("; continuing", log));
+    });
     CHECK(contains(text, "\npreempted; saved step "));
   }
 }
@@ -80,63 +114,46 @@ TEST_CASE("run: the reported resumed step is the real one, also if the newest ch
 }
 
 TEST_CASE("run: when the supervisor itself is killed, the job saves and leaves, and says so") {
-  const std::string gone = "\nwarning: the supervisor that started this job is gone: nothing will start it again\n";
+  const std::string killed = log_without_supervisor(false, "kill -9 $p; ");
+  CHECK_MESSAGE(contains(killed, supervisor_gone + "preempted; saved step "), killed);
   for (const bool mpi : {false, true}) {
-    CAPTURE(mpi);
-    const Workplace work;
-    const std::string log = work.path("log");
-    const std::string launcher = mpi ? fmt::format("{} --oversubscribe -n 2 ", TRIREME_MPIEXEC) : std::string();
-    // Few lines are logged: an mpirun that was told to end no longer reads what its ranks print, and they would block.
-    // `then` kills the supervisor, so that the launcher or the system tells the job to leave, or it tells the
-    // supervisor to leave.
-    const auto left_after = [&](const std::string& then) {
-      fs::remove_all(work.path("out"));
-      fs::remove(log);
-      const Result result = shell(fmt::format(
-          "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run -- {1} {0}/train_gpt {2} --mesh "
-          "dp=2 --steps 1000000 --log-every 100 --out {3} >{4} 2>&1 & p=$!; until grep -qs \"^step 100/\" {4}; do "
-          "sleep 0.01; done; "
-          "m=$(cat /proc/$p/task/*/children | tr -d \" \"); {5}; "
-          "while kill -0 $m 2>/dev/null && ! grep -q \"^State:.Z\" /proc/$m/status; do sleep 0.02; done; exit 5",
-          TRIREME_BIN, launcher, work.small_run(), work.path("out"), log, then));
-      CHECK(result.code == 5);
-      CHECK(contains(content_of(log), "\npreempted; saved step "));
-      return content_of(log);
-    };
-    const std::string killed = left_after("kill -9 $p");
-    CHECK_MESSAGE(contains(killed, gone + "preempted; "), killed);
-    const std::string told = left_after("kill -TERM $p; wait $p");
-    CHECK_MESSAGE(!contains(told, gone), told);
+    const std::string told = log_without_supervisor(mpi, "kill -TERM $p; wait $p; ");
+    CHECK_MESSAGE(contains(told, "\npreempted; saved step "), told);
+    CHECK_MESSAGE(!contains(told, supervisor_gone), told);
   }
+}
+
+// The system then sends mpirun SIGTERM, after which it gives its ranks two seconds.
+TEST_CASE("run: when the supervisor itself is killed, the ranks of mpirun save and leave in time" *
+          doctest::test_suite("clock")) {
+  const std::string killed = log_without_supervisor(true, "kill -9 $p; ");
+  CHECK_MESSAGE(contains(killed, supervisor_gone + "preempted; saved step "), killed);
 }
 
 TEST_CASE("run: the SLURM sample queues itself again at its time limit, and only then") {
   const Workplace work;
-  const auto stand_in = [&](const std::string& name, const std::string& lines) {
-    std::ofstream(work.path(name)) << "#!/bin/bash\n" << lines << "\n";
-    fs::permissions(work.path(name), fs::perms::owner_all);
-  };
-  stand_in("scontrol", "echo \"$*\" >>" + work.path("requeued"));
+  write_script(work, "scontrol", "echo \"$*\" >>" + work.path("requeued"));
   // One process with ranks as threads replaces the ranks of a launcher.
-  stand_in("mpirun", "while [ \"$1\" != -n ]; do shift; done; shift 2; exec \"$@\" --ranks threads --mesh dp=2");
+  write_script(work, "mpirun",
+               "while [ \"$1\" != -n ]; do shift; done; shift 2; exec \"$@\" --ranks threads --mesh dp=2");
   const std::string flags = work.small_run() + "--dropout 0.1 --decay-steps 40 --log-every 1 ";
   const std::string out = work.path("run"), log = work.path("log");
   const auto submit = [&](const std::string& steps, const std::string& then) {
-    fs::remove(log);  // left by the previous submission
-    return shell(
-        fmt::format("cd {0}/../..; export PATH={1}:$PATH SLURM_JOB_ID=77 SLURM_NTASKS=2; "
-                    "bash scripts/slurm/train.sbatch {2} --steps {3} --out {4} >{5} 2>&1 & p=$!; {6}; wait $p",
-                    TRIREME_BIN, work.path("."), flags, steps, out, log, then));
+    const std::string sbatch = fmt::format("bash scripts/slurm/train.sbatch {} --steps {} --out {}", flags, steps, out);
+    return shell(fmt::format("cd {}/../..; export PATH={}:$PATH SLURM_JOB_ID=77 SLURM_NTASKS=2; {}{}wait $p",
+                             TRIREME_BIN, work.path("."), started(sbatch, log), then));
   };
+  // The script sets its traps after it has started the job.
   const auto signal_at = [&](const std::string& step, const std::string& signal) {
-    return fmt::format("until grep -qs \"^step {}/\" {}; do kill -0 $p || exit 99; sleep 0.01; done; kill -{} $p", step,
-                       log, signal);
+    return until(has_line("^step " + step + "/", log)) + until(catches(SIGTERM)) + until(catches(SIGUSR2)) + "kill -" +
+           signal + " $p; ";
   };
-  const Result cancelled = submit("1000000", signal_at("3", "TERM"));
+  const std::string most = "1000000000";
+  const Result cancelled = submit(most, signal_at("3", "TERM"));
   CHECK(cancelled.code == 75);
   CHECK_FALSE(fs::exists(work.path("requeued")));
 
-  const Result limited = submit("1000000", signal_at("[0-9]*", "USR2"));
+  const Result limited = submit(most, signal_at("[0-9]*", "USR2"));
   const std::string text = content_of(log);
   INFO(text);
   CHECK(limited.code == 75);
@@ -144,7 +161,7 @@ TEST_CASE("run: the SLURM sample queues itself again at its time limit, and only
   CHECK(contains(text, "\nresuming after step "));
 
   const auto last = static_cast<std::int64_t>(metric(out + "/metrics.jsonl", "step").back());
-  const Result done = submit(std::to_string(last + 1), "true");
+  const Result done = submit(std::to_string(last + 1), "");
   INFO(content_of(log));
   CHECK(done.code == 0);
   CHECK(content_of(work.path("requeued")) == "requeue 77\n");
@@ -159,13 +176,14 @@ TEST_CASE("run: a run that goes on with half its ranks has the losses of one tha
   const std::string flags = work.small_run() + "--mesh dp=auto,tp=2 --dropout 0.1 --steps 150 --eval-batches 1 ";
   const std::string out = work.path("shrunk"), log = work.path("log"), world = work.path("world");
   std::ofstream(world) << "4\n";
-  const std::string launcher = fmt::format("{} --oversubscribe -n ", TRIREME_MPIEXEC);
-  const Result result = shell(fmt::format(
-      "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; {0}/run {1} --min-ranks 2 --world-command "
-      "\"cat {2}\" -- {3} 4 {0}/train_gpt {4} --checkpoint-every 20 --out {5} >{6} 2>&1 & p=$!; "
-      "until grep -q \"^saved step 40 \" {6}; do kill -0 $p || exit 99; sleep 0.01; done; echo 3 >{2}; "
-      "m=$(cat /proc/$p/task/*/children | tr -d \" \"); kill -9 $(cat /proc/$m/task/*/children); wait $p",
-      TRIREME_BIN, fast, world, launcher, flags, out, log));
+  // The first start would block in its last step.
+  const std::string command = fmt::format(
+      "{} --min-ranks 2 --world-command \"cat {}\" -- {} --oversubscribe -n 4 {}/train_gpt {} --checkpoint-every 20 "
+      "--allow-fault-injection --out {}",
+      fast, world, TRIREME_MPIEXEC, TRIREME_BIN, flags, out);
+  const Result result = shell(as_root + "export TRIREME_FAULT=stop@step=150; " + started_run(command, log) +
+                              until(has_line("^saved step 40 ", log)) + "echo 3 >" + world + "; " + child_of_p +
+                              "kill -9 $(cat /proc/$m/task/*/children); wait $p");
   INFO(content_of(log));
   CHECK(result.code == 0);
   CHECK(contains(content_of(log), "mesh             dp=2,tp=2,pp=1 = 4 ranks"));

@@ -19,7 +19,7 @@ namespace {
 
 Result run_command(const std::string& command) {
   Result result;
-  FILE* pipe = ::popen(fmt::format("{{ timeout 120 {}; }} 2>&1 </dev/null", command).c_str(), "r");
+  FILE* pipe = ::popen(fmt::format("{{ timeout 1800 {}; }} 2>&1 </dev/null", command).c_str(), "r");
   if (pipe == nullptr) return result;
   std::array<char, 4096> buffer{};
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
@@ -45,13 +45,9 @@ Result run_with(const std::string& variables, const std::string& program, const 
   return run_command(fmt::format("env {} {} {}", variables, binary(program), arguments));
 }
 
-Result run_until_killed(double seconds, const std::string& program, const std::string& arguments) {
-  return run_command(fmt::format("timeout -s KILL {} {} {}", seconds, binary(program), arguments));
-}
-
 Result run_on_terminal(int columns, const std::string& variables, const std::string& program,
                        const std::string& arguments) {
-  const std::string command = fmt::format("exec timeout --foreground 120 env TERM=xterm LC_ALL=C.UTF-8 {} {} {}",
+  const std::string command = fmt::format("exec timeout --foreground 1800 env TERM=xterm LC_ALL=C.UTF-8 {} {} {}",
                                           variables, binary(program), arguments);
   Result result;
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
@@ -92,7 +88,48 @@ Result run_mpi_with(const std::vector<std::string>& settings, const std::string&
   return run_command(command);
 }
 
+std::string two_ranks(const std::string& program, const std::string& arguments, const std::string& out,
+                      const std::string& errors) {
+  return fmt::format("{} -n 2 bash -c \"exec {} {} >>{} 2>>{}\"", launcher, binary(program), arguments, out, errors);
+}
+
 Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }
+
+// The log is emptied before: in the background, that could be after the first look into it. Each writer appends. The
+// trap is for the time limit: with job control (set -m), it would not end the process otherwise.
+std::string started(const std::string& command, const std::string& log) {
+  return fmt::format(": >{1}; {0} >>{1} 2>&1 & p=$!; trap \"kill -KILL $p\" TERM; ", command, log);
+}
+
+// The second look at the condition: the process may have met it just before its end.
+std::string until(const std::string& condition) {
+  return fmt::format("until {0}; do kill -0 $p 2>/dev/null || {0} || exit 99; sleep 0.01; done; ", condition);
+}
+
+std::string has_line(const std::string& pattern, const std::string& file) {
+  return fmt::format("grep -qs \"{}\" {}", pattern, file);
+}
+
+std::string catches(int signal) {
+  return fmt::format("(( 0x0$(grep -s SigCgt /proc/$p/status | cut -f 2) >> {} & 1 ))", signal - 1);
+}
+
+Result with_message(const std::function<Result()>& start) {
+  constexpr int most = 100;
+  Result result;
+  for (int attempt = 0; attempt < most; ++attempt) {
+    result = start();
+    if (result.code == 0 || contains(result.output, "trireme: FATAL[")) break;
+  }
+  return result;
+}
+
+void check_ranks_refused(const std::function<Result()>& start, int code, const std::vector<std::string>& parts) {
+  constexpr int retryable = 75;
+  Result result = with_message(start);
+  if (result.code == retryable) result.code = code;
+  check_refused(result, code, parts);
+}
 
 void check_refused(const Result& result, int code, const std::vector<std::string>& parts) {
   INFO(result.output);
@@ -112,8 +149,8 @@ Workplace::Workplace() {
 std::string Workplace::small_run() const {
   return fmt::format(
       "--data {} --layers 2 --heads 2 --width 16 --context 16 --global-batch 8 --micro-batch 2 --steps 6 --log-every 1 "
-      "--eval-batches 2 --warmup-steps 2 --threads 1 --out none ",
-      path("text.txt"));
+      "--eval-batches 2 --warmup-steps 2 --threads 1 {}--out none ",
+      path("text.txt"), patient);
 }
 
 std::vector<std::string> results(const std::string& path) {

@@ -13,7 +13,7 @@ namespace {
 
 std::string train(const std::string& flags) {
   const Result result =
-      run("train", "--global-batch 12 --width 16 --heads 2 --lr 1e-2 --log-every 1 --out none " + flags);
+      run("train", "--global-batch 12 --width 16 --heads 2 --lr 1e-2 --log-every 1 --out none " + patient + flags);
   INFO(result.output);
   REQUIRE(result.code == 0);
   return result.output;
@@ -87,8 +87,8 @@ TEST_CASE("a task resumed as another, or in another dtype, is told so") {
   const Workplace work;
   train("--task vit --steps 2 --out " + work.path("run"));
   const auto resume = [&](const std::string& flags) {
-    return run("train",
-               "--global-batch 12 --width 16 --heads 2 --steps 4 --resume auto --out " + work.path("run") + flags);
+    return run("train", patient + "--global-batch 12 --width 16 --heads 2 --steps 4 --resume auto --out " +
+                            work.path("run") + flags);
   };
   const Result dtype = resume(" --task vit --dtype bf16"), other = resume(" --task sort");
   CHECK(dtype.code == 64);
