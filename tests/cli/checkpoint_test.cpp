@@ -53,24 +53,24 @@ std::vector<std::string> find_whole(const std::string& out) {
 
 TEST_CASE("a run that is killed again and again ends where it would have ended") {
   const Workplace work;
-  const std::string flags = work.small_run() + "--steps 150 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
+  const std::string flags = work.small_run() + "--steps 60 --dropout 0.1 --mesh dp=2,tp=2 --zero 1 ";
   succeed("train_gpt", flags + "--out " + work.path("whole"));
   const std::string again =
       flags + "--checkpoint-every 2 --keep 2 --keep-best off --resume auto --allow-fault-injection --out " +
       work.path("killed");
   const std::string log = work.path("log");
-  // What each kill waits for: nothing, a step, a save that begins, one that is complete, the third of this start; or the
-  // last step, in which a run blocks that is not killed before. Of two starts in a row, one makes a step: otherwise a
-  // checkpoint would be stepped over.
+  // What each kill waits for: nothing, a step, a save that begins, one that is complete, the third of this start; or
+  // the last step, in which a run blocks that is not killed before. Of two starts in a row, one makes a step; otherwise
+  // a checkpoint would be stepped over.
   const std::vector<std::string> moments = {"true", has_line("^step .* | loss ", log),
                                             "compgen -G \"" + work.path("killed") + "/checkpoints/*.tmp.*\" >/dev/null",
                                             has_line("^saved step ", log),
                                             "[ $(grep -c \"^saved step \" " + log + ") -ge 3 ]"};
-  for (std::size_t kill = 0; kill < 4 * moments.size(); ++kill) {
+  for (std::size_t kill = 0; kill < 2 * moments.size(); ++kill) {
     const std::string& moment = moments[kill % moments.size()];
     CAPTURE(moment);
     const Result result = shell(
-        "export TRIREME_FAULT=stop@step=150; " + started(fmt::format("{}/train_gpt {}", TRIREME_BIN, again), log) +
+        "export TRIREME_FAULT=stop@step=60; " + started(fmt::format("{}/train_gpt {}", TRIREME_BIN, again), log) +
         until(fmt::format("{{ {} || {}; }}", moment, has_line("injected fault", log))) + "kill -KILL $p; wait $p");
     CHECK_MESSAGE(result.code == 137, content_of(log));
     // Whenever the run is killed, every folder with the name of a checkpoint is an intact one.
@@ -84,7 +84,7 @@ TEST_CASE("a run that is killed again and again ends where it would have ended")
   CHECK(!results(work.path("whole/metrics.jsonl")).empty());
   CHECK(results(work.path("killed/metrics.jsonl")) == results(work.path("whole/metrics.jsonl")));
   CHECK(contains(succeed("checkpoint", "diff " + work.path("killed") + " " + work.path("whole")), "equal: "));
-  CHECK(checkpoints_in(work.path("killed")) == std::vector<std::string>{"step_00000148", "step_00000150"});
+  CHECK(checkpoints_in(work.path("killed")) == std::vector<std::string>{"step_00000058", "step_00000060"});
 }
 
 TEST_CASE("on another mesh a run goes on with the samples that come next") {

@@ -112,7 +112,7 @@ class OnTerminal {
 /// Starts `generate` with these flags, as two processes if `mpi`; its texts would take hours. Ends it by `signal` after
 /// the first text is complete; checks its lines, exit code and message, and returns how many texts were cut short.
 int cut_short(const TrainedModel& with, bool mpi, const std::string& flags, const std::string& signal) {
-  constexpr std::size_t length = 4000, samples = 100'000;
+  constexpr std::size_t length = 1000, samples = 200'000;
   const std::string arguments =
       with.model + flags + fmt::format("--prompt ABC --samples {} --batch 1 --length {} --json", samples, length);
   const int code =
