@@ -80,7 +80,7 @@ struct RowSums {
         TRIREME_UNROLL
         for (int i = 0; i < kLoads; ++i) fours[i] = load_vector<Pack<std::uint32_t, 2>>(from + (first + i) * 1024);
         TRIREME_UNROLL
-        for (int i = 0; i < kLoads; ++i) {
+        for (int i = 0; i < kLoads; ++i) {  // NOLINT(modernize-loop-convert): all of these loops unroll by index
           TRIREME_UNROLL
           for (int j = 0; j < 4; ++j)
             sums[j] += j % 2 == 0 ? low_half<T>(fours[i].values[j / 2]) : high_half<T>(fours[i].values[j / 2]);
@@ -102,7 +102,7 @@ struct RowSums {
       if (j < rows) to[row + j] = (upper ? sums[j + 2] : sums[j]) + other;
     }
     TRIREME_UNROLL
-    for (int j = 0; j < 4; ++j) sums[j] = 0;
+    for (int j = 0; j < 4; ++j) sums[j] = 0;  // NOLINT(modernize-loop-convert)
   }
 };
 

@@ -47,8 +47,9 @@ Result run_with(const std::string& variables, const std::string& program, const 
 
 Result run_on_terminal(int columns, const std::string& variables, const std::string& program,
                        const std::string& arguments) {
-  const std::string command = fmt::format("exec timeout --foreground 1800 env TERM=xterm LC_ALL=C.UTF-8 {} {} {}",
-                                          variables, binary(program), arguments);
+  const std::string command =
+      fmt::format("exec timeout --foreground 1800 env -u NO_COLOR TERM=xterm LC_ALL=C.UTF-8 {} {} {}", variables,
+                  binary(program), arguments);
   Result result;
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return result;
