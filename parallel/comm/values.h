@@ -13,8 +13,9 @@ namespace trireme {
 /// Every rank's value, by rank, on all ranks of the group. Collective. T is moved as bytes, so it has no pointers.
 template <class T>
 std::vector<T> all_gather_values(ProcessGroup& group, const T& mine) {
-  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int64_t) == 0);
-  constexpr auto words = static_cast<std::int64_t>(sizeof(T) / sizeof(std::int64_t));
+  constexpr std::size_t word = 8;  // bytes of an i64
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % word == 0);
+  constexpr auto words = static_cast<std::int64_t>(sizeof(T) / word);
   const Tensor own = Tensor::empty({words}, DType::i64), all = Tensor::empty({group.size(), words}, DType::i64);
   std::memcpy(own.raw(), &mine, sizeof(T));
   group.all_gather(own, all).wait();
