@@ -22,7 +22,7 @@ void resolve_ranks(GptOptions& o, const std::string& flags) {
   resolve(o, launcher_ranks());
 }
 
-std::unique_ptr<Gpt> load_on_mesh(Rank& rank, GptOptions o, GptSource& source, bool average) {
+std::unique_ptr<Gpt> load_on_mesh(Rank& rank, const GptOptions& o, GptSource& source, bool average) {
   return load_on_mesh(rank, o, source, average, {.group = rank.world, .shape = o.mesh.shape});
 }
 

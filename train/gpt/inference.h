@@ -22,7 +22,7 @@ void resolve_ranks(GptOptions& options, const std::string& flags);
 
 /// This rank's part of the model in `source`, with its weights. `average`: those of --ema. Throws ExitCode::usage if
 /// the mesh cannot hold the model. Collective over the world.
-std::unique_ptr<Gpt> load_on_mesh(Rank& rank, GptOptions options, GptSource& source, bool average);
+std::unique_ptr<Gpt> load_on_mesh(Rank& rank, const GptOptions& options, GptSource& source, bool average);
 /// The same on the mesh of one of several copies, which must be that of model_copy(rank.world, options.mesh.shape).
 std::unique_ptr<Gpt> load_on_mesh(Rank& rank, GptOptions options, GptSource& source, bool average,
                                   const ModelCopy& copy);
