@@ -1,8 +1,9 @@
 // Texts from disk: one file, or every text file of a folder, as one stream of tokens with separators between documents.
 //
 // A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
-// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and the tokenizer of token shards.
-// If the folder has such a tokenizer, but neither shards nor text, the shards are missing, and the folder is refused.
+// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and what these programs wrote
+// (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but neither
+// shards nor text, the shards are missing, and the folder is refused.
 // Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise. Read
 // next: data/corpus.h.
 #pragma once
@@ -20,16 +21,33 @@
 
 namespace trireme {
 
-/// The files that a path names, and how many were left out.
+/// How many files of a folder were left out, and why.
+struct LeftOut {
+  std::size_t empty = 0, binary = 0, own = 0;
+  std::filesystem::path first_own;  ///< the first one that these programs wrote
+  std::size_t all() const { return empty + binary + own; }
+  LeftOut& operator+=(const LeftOut& other);
+  /// "2 empty, 1 binary, 8 written by Trireme (the first: run/config.json)"; empty: none.
+  std::string text() const;
+};
+
+/// The files that a path names, and what was left out.
 struct FoundTexts {
   std::vector<std::filesystem::path> files;
-  std::size_t skipped = 0;
+  LeftOut left_out;
 };
 
 /// `path` itself if it is a file, or the text files of the folder, by the rules at the top of this file. `always`:
 /// files that are no binary files, whatever is in them. Throws as TextFiles does.
 FoundTexts find_texts(const std::filesystem::path& path, std::string_view flag,
                       const std::function<bool(const std::filesystem::path&)>& always = {});
+
+/// A file that tokens were made of, or for token files all files of a source.
+struct SourceFile {
+  std::string name;         ///< relative to the folder that was given
+  std::uint64_t bytes = 0;  ///< of text; for token files: tokens
+  std::uint64_t hash = 0;   ///< of its content
+};
 
 /// The text of a file or a folder, in memory; see the top of this file.
 class TextFiles {
@@ -40,8 +58,9 @@ class TextFiles {
 
   const std::filesystem::path& path() const { return path_; }
   std::size_t count() const { return files_.size(); }
-  std::size_t skipped() const { return skipped_; }  ///< files left out by the rules above
-  std::int64_t bytes() const;                       ///< of all files together
+  const LeftOut& left_out() const { return left_out_; }
+  std::int64_t bytes() const;  ///< of all files together
+  std::vector<SourceFile> list() const;
   /// The texts, and if there are several, also the newline between them: what a vocabulary must cover.
   std::vector<std::string_view> texts() const;
 
@@ -54,7 +73,7 @@ class TextFiles {
  private:
   std::filesystem::path path_;
   std::vector<MappedFile> files_;
-  std::size_t skipped_ = 0;
+  LeftOut left_out_;
 };
 
 }  // namespace trireme

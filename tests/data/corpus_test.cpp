@@ -78,7 +78,7 @@ TEST_CASE("a folder is read in order, with separators, without hidden, binary an
   fill_folder(folder.path());
   const TextFiles files(folder.path());
   CHECK(files.count() == 3);
-  CHECK(files.skipped() == 2);
+  CHECK(files.left_out().text() == "1 empty, 1 binary");
   const Corpus chars = load_corpus(options_for(folder.path(), "char", 0.0));
   CHECK(text_of(chars, chars.train) == kFolderText);
   const std::string_view view = kFolderText;
@@ -87,6 +87,31 @@ TEST_CASE("a folder is read in order, with separators, without hidden, binary an
   CHECK(text_of(bpe, bpe.train) == "first document\n<|endoftext|>second document<|endoftext|>third \u00FC");
   // No separator follows the last file: a single file is unchanged.
   CHECK(load_corpus(options_for(folder / "a.txt", "char", 0.0)).tokens() == 15);
+}
+
+TEST_CASE("what these programs wrote below a folder is no text, and is counted") {
+  const TempFolder folder;
+  fs::create_directories(folder / "old" / "run" / "checkpoints" / "step_00000003");
+  write_file(folder / "a.txt", "a text");
+  const fs::path run = folder / "old" / "run";
+  write_file(run / "config.json", "{\n  \"data\": \".\",\n  \"micro-batch\": 4\n}\n");
+  write_file(run / "notes of any kind.txt", "all of a run's folder is left out");
+  write_file(run / "checkpoints" / "step_00000003" / "manifest.json",
+             "{\"checksum\":\"0\",\n\"format\":\"trireme checkpoint 1\"}");
+  write_file(folder / "metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n");
+  write_file(folder / "said.txt", "device           cpu, 1 thread\nprecision        f32\n");
+  write_file(folder / "b.jsonl", "{\"step\":\"of another kind\"}");
+  const TextFiles files(folder.path());
+  CHECK(files.count() == 2);
+  CHECK(files.left_out().text() == "5 written by Trireme (the first: " + (folder / "metrics.jsonl").string() + ")");
+  const Corpus corpus = load_corpus(options_for(folder.path(), "char", 0.0));
+  CHECK(corpus.left_out.own == 5);
+  REQUIRE(corpus.files.size() == 2);
+  CHECK(corpus.files[0].name == "a.txt");
+  CHECK(corpus.files[0].bytes == 6);
+  fs::remove(run / "notes of any kind.txt");
+  const std::string refused = error_of([&] { load_corpus(options_for(run, "char", 0.0)); }, ExitCode::data);
+  CHECK(contains(refused, "holds no text file; left out: 2 written by Trireme"));
 }
 
 TEST_CASE("a folder with a link that leads nowhere is refused, with the link") {
@@ -155,8 +180,9 @@ TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, w
   is(refused(options_for("", "char")), ExitCode::usage, "no text is given");
   is(refused(options_for(folder / "absent", "char")), ExitCode::usage, "absent does not exist");
   is(refused(options_for(folder / "empty.txt", "char")), ExitCode::data, "empty.txt is empty (0 bytes)");
-  is(refused(options_for(folder / "nothing", "char")), ExitCode::data, "holds no text file (0 files");
-  is(refused(options_for(folder / "binary", "char")), ExitCode::data, "holds no text file (1 files");
+  is(refused(options_for(folder / "nothing", "char")), ExitCode::data, "nothing holds no text file; expected");
+  is(refused(options_for(folder / "binary", "char")), ExitCode::data,
+     "binary holds no text file; left out: 1 binary; expected");
   is(refused(options_for(folder / "latin1.txt", "char")), ExitCode::data,
      "latin1.txt byte 3 of 13 (0xE9) is not UTF-8");
   CHECK(load_corpus(options_for(folder / "latin1.txt", "byte", 0.0)).tokens() == 13);
