@@ -29,7 +29,8 @@ Loaded load_text(const CorpusOptions& options, std::shared_ptr<const Tokenizer> 
   const TextFiles files(options.path);
   if (!tokenizer) tokenizer = files.make_tokenizer(options.tokenizer.value_or("char"));
   TokenBuffer buffer(tokenizer->vocab_size());
-  files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) { buffer.append(ids); });
+  buffer.reserve(files.bytes());  // more are rare, and memory that stays unused costs nothing
+  files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids, bool) { buffer.append(ids); });
   return {in_memory(std::move(buffer)), nullptr, std::move(tokenizer), files.list(), files.left_out()};
 }
 
@@ -155,14 +156,9 @@ std::shared_ptr<const Tokenizer> common_tokenizer(const CorpusOptions& options, 
   }
   const std::string kind = options.tokenizer.value_or("char");
   if (kind != "char") return make_tokenizer(kind, {});
-  std::vector<TextFiles> files;
-  std::vector<std::string_view> texts;
-  for (const MixturePart& part : parts) {
-    files.emplace_back(part.path);
-    static_cast<void>(files.back().make_tokenizer(kind));  // names the file that is not UTF-8
-    for (const std::string_view text : files.back().texts()) texts.push_back(text);
-  }
-  return make_tokenizer(kind, texts);
+  CharacterSet set;
+  for (const MixturePart& part : parts) TextFiles(part.path).add_characters(set);
+  return std::make_shared<CharTokenizer>(set);
 }
 
 Corpus load_mixture(const CorpusOptions& options, const std::vector<MixturePart>& parts,

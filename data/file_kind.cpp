@@ -43,15 +43,36 @@ constexpr std::array signs = {
 
 /// A log that the shell writes for this process grows while it is read.
 bool is_standard_output(const fs::path& path) {
-  struct stat file {
-  }, stream{};
+  struct stat file {};
+  struct stat stream {};
   if (::stat(path.c_str(), &file) != 0) return false;
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO})
     if (::fstat(descriptor, &stream) == 0 && stream.st_dev == file.st_dev && stream.st_ino == file.st_ino) return true;
   return false;
 }
 
+struct BinaryFormat {
+  std::string_view begin, text;
+};
+
+constexpr std::array binary_formats = {
+    BinaryFormat{"\x1F\x8B", "compressed by gzip; prepare_data reads it if its name ends in .gz"},
+    BinaryFormat{"\x28\xB5\x2F\xFD", "compressed by zstd; prepare_data reads it if its name ends in .zst"},
+    BinaryFormat{"\x93NUMPY", "an array of NumPy; give the text that it was made of, or name a file of ids .bin"},
+    BinaryFormat{"\xFF\xFE", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
+    BinaryFormat{"\xFE\xFF", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
+    BinaryFormat{"%PDF-", "a PDF; extract its text: pdftotext"},
+    BinaryFormat{"PK\x03\x04", "a zip archive; unpack it"},
+};
+
 }  // namespace
+
+std::string describe_binary(std::string_view head) {
+  for (const BinaryFormat& format : binary_formats)
+    if (head.starts_with(format.begin)) return std::string(format.text);
+  return fmt::format("byte {} is zero; give a text; token ids of other programs have names that end in .bin",
+                     head.find('\0'));
+}
 
 std::string first_bytes(const fs::path& path) {
   const InputFile file(path);

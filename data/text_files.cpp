@@ -2,11 +2,13 @@
 #include "data/text_files.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/io.h"
 #include "data/file_kind.h"
+#include "data/mapped_file.h"
 #include "data/parallel_encode.h"
 #include "data/token_shard.h"
 #include "data/utf8.h"
@@ -19,11 +21,17 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kNewline = "\n";
 
+/// The text of a file, without a byte-order mark.
+std::string_view text_without_mark(const MappedFile& file) {
+  return file.text().substr(file.text().starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+}
+
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 /// What a folder holds, without hidden files and folders, in any order.
 struct Entries {
   std::vector<fs::path> files, folders;
+  std::size_t links = 0;  // to folders
 };
 
 Entries entries_of(const fs::path& folder) {
@@ -41,7 +49,12 @@ Entries entries_of(const fs::path& folder) {
     if (!fs::status_known(status))
       fail(ExitCode::io, "data", "cannot look at {}: {}", last.string(), problem.message());
     if (fs::is_regular_file(status)) entries.files.push_back(last);
-    if (fs::is_directory(status) && !at->is_symlink(problem)) entries.folders.push_back(last);
+    if (!fs::is_directory(status)) continue;
+    if (at->is_symlink(problem)) {
+      ++entries.links;
+    } else {
+      entries.folders.push_back(last);
+    }
   }
   if (error) fail(ExitCode::io, "data", "cannot read the folder {}: {}", last.string(), error.message());
   return entries;
@@ -55,6 +68,7 @@ class TextSearch {
   /// `below`: not the folder that was asked for. All of such a folder is ours if one of its files says so.
   void search(const fs::path& folder, bool below) {
     Entries entries = entries_of(folder);
+    found_.left_out.links += entries.links;
     std::vector<std::pair<FileKind, fs::path>> files;
     for (fs::path& file : entries.files) {
       const FileKind kind = kind_of(file, first_bytes(file));
@@ -117,6 +131,7 @@ LeftOut& LeftOut::operator+=(const LeftOut& other) {
   empty += other.empty;
   binary += other.binary;
   own += other.own;
+  links += other.links;
   return *this;
 }
 
@@ -127,6 +142,7 @@ std::string LeftOut::text() const {
   };
   add(empty, "empty");
   add(binary, "binary");
+  add(links, links == 1 ? "link to a folder" : "links to folders");
   add(own, "written by Trireme");
   if (own > 0) result += fmt::format(" (the first: {})", first_own.string());
   return result;
@@ -141,7 +157,11 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::fu
          flag);
   if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
   if (!fs::is_directory(status)) {
-    if (InputFile(path).size() == 0)
+    const std::string head = first_bytes(path);
+    if (head.find('\0') != std::string::npos && !(always && always(path)))
+      fail(ExitCode::data, "data", "{} is no text, but {}; expected a text, a folder of texts or tokens", path.string(),
+           describe_binary(head));
+    if (head.empty())
       fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
     return {{path}, {}};
   }
@@ -162,58 +182,59 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::fu
 }
 
 TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
-  const FoundTexts found = find_texts(path, flag);
-  for (const fs::path& file : found.files) files_.emplace_back(file);
-  left_out_ = found.left_out;
+  FoundTexts found = find_texts(path, flag);
+  files_ = std::move(found.files);
+  left_out_ = std::move(found.left_out);
 }
 
-std::int64_t TextFiles::bytes() const {
-  std::int64_t total = 0;
-  for (const MappedFile& file : files_) total += static_cast<std::int64_t>(file.size());
+std::uint64_t TextFiles::bytes() const {
+  std::uint64_t total = 0;
+  for (const fs::path& file : files_) total += InputFile(file).size();
   return total;
 }
 
 std::vector<SourceFile> TextFiles::list() const {
   std::vector<SourceFile> result;
-  for (const MappedFile& file : files_) {
-    const fs::path name = file.path() == path_ ? path_.filename() : file.path().lexically_relative(path_);
+  for (const fs::path& path : files_) {
+    const MappedFile file(path);
+    const fs::path name = path == path_ ? path.filename() : path.lexically_relative(path_);
     result.push_back({name.string(), file.size(), hash_bytes(file.text())});
   }
   return result;
 }
 
-std::vector<std::string_view> TextFiles::texts() const {
-  std::vector<std::string_view> result;
-  for (const MappedFile& file : files_) result.push_back(file.text());
-  if (files_.size() > 1) result.push_back(kNewline);
-  return result;
+void TextFiles::add_characters(CharacterSet& set) const {
+  for (const fs::path& path : files_) {
+    const MappedFile file(path);
+    const std::string_view text = text_without_mark(file);
+    if (const auto at = set.add(text))
+      fail(ExitCode::data, "data",
+           "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
+           path.string(), *at + file.size() - text.size(), file.size(), static_cast<unsigned char>(text[*at]));
+  }
+  if (files_.size() > 1) set.add(kNewline);
 }
 
 std::shared_ptr<const Tokenizer> TextFiles::make_tokenizer(std::string_view specification) const {
-  if (specification == "char") {
-    for (const MappedFile& file : files_) {
-      const std::size_t valid = valid_utf8_prefix(file.text());
-      if (valid < file.size())
-        fail(ExitCode::data, "data",
-             "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
-             file.path().string(), valid, file.size(), static_cast<unsigned char>(file.text()[valid]));
-    }
-  }
-  return trireme::make_tokenizer(specification, texts());
+  if (specification != "char") return trireme::make_tokenizer(specification, {});
+  CharacterSet set;
+  add_characters(set);
+  return std::make_shared<CharTokenizer>(set);
 }
 
 void TextFiles::tokenize(const Tokenizer& tokenizer,
-                         const std::function<void(std::span<const std::int32_t>)>& f) const {
-  std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    ids.clear();
-    naming_file(files_[i].path(), [&] { append_ids_in_parallel(tokenizer, files_[i].text(), ids); });
-    files_[i].require_whole();
-    const bool last = i + 1 == files_.size();
-    if (!last && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
-    if (!last && !tokenizer.end_of_text())
-      naming_file("the newline between files", [&] { tokenizer.append_ids(kNewline, ids); });
-    f(ids);
+                         const std::function<void(std::span<const std::int32_t>, bool)>& f) const {
+  for (const fs::path& path : files_) {
+    const MappedFile file(path);
+    bool begins = true;
+    const auto pass_on = [&](std::span<const std::int32_t> ids) { f(ids, std::exchange(begins, false)); };
+    naming_file(path, [&] { encode_in_parallel(tokenizer, text_without_mark(file), pass_on); });
+    file.require_whole();
+    if (path == files_.back()) return;
+    if (const auto end = tokenizer.end_of_text())
+      pass_on(std::vector{*end});
+    else
+      pass_on(naming_file("the newline between files", [&] { return tokenizer.encode(kNewline); }));
   }
 }
 

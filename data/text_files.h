@@ -3,7 +3,8 @@
 // A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
 // begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and what these programs wrote
 // (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but neither
-// shards nor text, the shards are missing, and the folder is refused.
+// shards nor text, the shards are missing, and the folder is refused. Links to folders are not followed, but counted.
+// A byte-order mark at the beginning of a file is no text. One file is open at a time, however many there are.
 // Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise. Read
 // next: data/corpus.h.
 #pragma once
@@ -16,16 +17,16 @@
 #include <string_view>
 #include <vector>
 
-#include "data/mapped_file.h"
+#include "data/char_tokenizer.h"
 #include "data/tokenizer.h"
 
 namespace trireme {
 
 /// How many files of a folder were left out, and why.
 struct LeftOut {
-  std::size_t empty = 0, binary = 0, own = 0;
-  std::filesystem::path first_own;  ///< the first one that these programs wrote
-  std::size_t all() const { return empty + binary + own; }
+  std::size_t empty = 0, binary = 0, own = 0, links = 0;  ///< links: to folders
+  std::filesystem::path first_own;                        ///< the first one that these programs wrote
+  std::size_t all() const { return empty + binary + own + links; }
   LeftOut& operator+=(const LeftOut& other);
   /// "2 empty, 1 binary, 8 written by Trireme (the first: run/config.json)"; empty: none.
   std::string text() const;
@@ -49,7 +50,7 @@ struct SourceFile {
   std::uint64_t hash = 0;   ///< of its content
 };
 
-/// The text of a file or a folder, in memory; see the top of this file.
+/// The text of a file or a folder; see the top of this file.
 class TextFiles {
  public:
   /// Throws ExitCode::usage when `path` does not exist, ExitCode::data when there is no text in it, ExitCode::io when
@@ -59,20 +60,22 @@ class TextFiles {
   const std::filesystem::path& path() const { return path_; }
   std::size_t count() const { return files_.size(); }
   const LeftOut& left_out() const { return left_out_; }
-  std::int64_t bytes() const;  ///< of all files together
+  std::uint64_t bytes() const;  ///< of all files together
   std::vector<SourceFile> list() const;
-  /// The texts, and if there are several, also the newline between them: what a vocabulary must cover.
-  std::vector<std::string_view> texts() const;
-
+  /// Adds the characters of all texts, and if there are several, also the newline between them. Throws ExitCode::data,
+  /// with the file and the byte, for what is not UTF-8.
+  void add_characters(CharacterSet& set) const;
   /// make_tokenizer() on these texts; errors name the file.
   std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification) const;
 
-  /// All texts as tokens: calls f(ids) once per document; the separator is the last id of the document it ends.
-  void tokenize(const Tokenizer& tokenizer, const std::function<void(std::span<const std::int32_t>)>& f) const;
+  /// All texts as tokens, in pieces: calls f(ids, begins), where `begins` says that a document begins with this piece.
+  /// The separator is the last piece of the document that it ends.
+  void tokenize(const Tokenizer& tokenizer,
+                const std::function<void(std::span<const std::int32_t>, bool begins)>& f) const;
 
  private:
   std::filesystem::path path_;
-  std::vector<MappedFile> files_;
+  std::vector<std::filesystem::path> files_;
   LeftOut left_out_;
 };
 

@@ -267,6 +267,8 @@ TEST_CASE("our file and the Hugging Face layout hold the same tokenizer") {
   CHECK(theirs->hash() == tokenizer.hash());
   CHECK(theirs->end_of_text() == tokenizer.end_of_text());
 
+  write_file(other / "tiny_merges.txt", "\xEF\xBB\xBF" + merges);
+  CHECK(make_tokenizer("bpe:" + other.path().string(), {})->hash() == tokenizer.hash());
   write_file(other / "tiny_merges.txt", merges + "x\n");
   const Caught line = caught([&] { load_bpe(other.path()); });
   CHECK(line.code == ExitCode::data);
