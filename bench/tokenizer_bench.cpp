@@ -40,7 +40,8 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view te
   const auto* pipeline = dynamic_cast<const PipelineTokenizer*>(&tokenizer);
   if (pipeline != nullptr && !o.ordinary) return pipeline->encode_without_template(text);
   std::vector<std::int32_t> ids;
-  append_ids_in_parallel(tokenizer, text, ids);
+  encode_in_parallel(tokenizer, text,
+                     [&](std::span<const std::int32_t> piece) { ids.insert(ids.end(), piece.begin(), piece.end()); });
   return ids;
 }
 

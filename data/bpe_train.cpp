@@ -1,9 +1,11 @@
-// BPE training: words are counted once; after that each merge touches only the words that contain its pair.
+// BPE training: words are counted once; after that each merge touches only the places where its pair occurs.
 #include "data/bpe_train.h"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 #include <unordered_map>
+#include <utility>
 
 #include "core/error.h"
 #include "data/bpe_split.h"
@@ -14,35 +16,89 @@ namespace {
 
 using Id = std::int32_t;
 using Pair = std::pair<Id, Id>;
+using Place = std::uint32_t;  // in Words
 
+constexpr Id kBoundary = std::numeric_limits<Id>::max();
 constexpr std::int64_t kLeastCount = 2;  // merging what occurs once learns nothing
 
-struct Word {
-  std::vector<Id> ids;
-  std::int64_t count;
-};
-
 /// The distinct words and how often each occurs, in byte order, so that hashing does not affect the result.
-std::vector<Word> count_words(std::span<const std::string_view> texts) {
+std::vector<std::pair<std::string_view, std::int64_t>> count_words(std::span<const std::string_view> texts) {
   std::unordered_map<std::string_view, std::int64_t> counts;  // keys point into the texts
   for (const std::string_view text : texts) for_each_bpe_word(text, [&](std::string_view word) { ++counts[word]; });
   std::vector<std::pair<std::string_view, std::int64_t>> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end());
-  std::vector<Word> words;
-  words.reserve(sorted.size());
-  for (const auto& [text, count] : sorted) {
-    Word word{{}, count};
-    for (const char c : text) word.ids.push_back(static_cast<unsigned char>(c));
-    words.push_back(std::move(word));
-  }
-  return words;
+  return sorted;
 }
+
+/// The distinct words, one behind the other, as tokens that are joined in place.
+///
+/// A token stands at its first byte, and if it is longer also, as ~id, at its last one, so that the tokens on both sides
+/// of a place are found at once. What is between these is negative. kBoundary stands before, between and behind words.
+class Words {
+ public:
+  explicit Words(std::span<const std::string_view> texts) {
+    const auto words = count_words(texts);
+    std::size_t size = 1;
+    for (const auto& [word, count] : words) size += word.size() + 1;
+    if (size > std::numeric_limits<Place>::max())
+      fail(ExitCode::usage, "bpe", "the words that differ have {} bytes; expected at most {}; use less text", size,
+           std::numeric_limits<Place>::max());
+    tokens_.reserve(size);
+    tokens_.push_back(kBoundary);
+    for (const auto& [word, count] : words) {
+      starts_.push_back(static_cast<Place>(tokens_.size()));
+      counts_.push_back(count);
+      for (const char c : word) tokens_.push_back(static_cast<unsigned char>(c));
+      tokens_.push_back(kBoundary);
+    }
+  }
+
+  /// The token that begins at a place; negative: none does.
+  Id at(Place place) const { return tokens_[place]; }
+  /// The token that ends before a place where one begins.
+  Id before(Place place) const { return tokens_[place - 1] < 0 ? ~tokens_[place - 1] : tokens_[place - 1]; }
+
+  void put(Id token, Place begin, Place middle, Place end) {
+    tokens_[middle] = ~token;
+    tokens_[end - 1] = ~token;
+    tokens_[begin] = token;
+  }
+
+  /// How often the word of a place occurs. Fast for increasing places: `word` is where the last search ended.
+  std::int64_t count(Place place, std::size_t& word) const {
+    if (word + 1 < starts_.size() && starts_[word + 1] <= place)
+      word = static_cast<std::size_t>(
+                 std::upper_bound(starts_.begin() + static_cast<std::ptrdiff_t>(word), starts_.end(), place) -
+                 starts_.begin()) -
+             1;
+    return counts_[word];
+  }
+
+  /// f(place, count) for each place of a word but its last.
+  template <class F>
+  void for_each_pair(const F& f) const {
+    for (std::size_t word = 0; word < starts_.size(); ++word)
+      for (Place place = starts_[word]; tokens_[place + 1] != kBoundary; ++place) f(place, counts_[word]);
+  }
+
+ private:
+  std::vector<Id> tokens_;
+  std::vector<Place> starts_;         // of each word
+  std::vector<std::int64_t> counts_;  // of each word
+};
 
 class MergeTrainer {
  public:
-  explicit MergeTrainer(std::span<const std::string_view> texts) : words_(count_words(texts)) {
+  explicit MergeTrainer(std::span<const std::string_view> texts) : words_(texts) {
     for (std::size_t byte = 0; byte < 256; ++byte) add_token(std::string(1, static_cast<char>(byte)));
-    for (std::size_t w = 0; w < words_.size(); ++w) count_pairs(w, +1, [](Pair) { return true; });
+    std::vector<Entry*> entries(256 * 256);
+    words_.for_each_pair([&](Place place, std::int64_t count) {
+      const Pair pair{words_.at(place), words_.at(place + 1)};
+      Entry*& entry = entries[static_cast<std::size_t>(pair.first) * 256 + static_cast<std::size_t>(pair.second)];
+      if (entry == nullptr) entry = &pairs_[pair];
+      entry->count += count;
+      entry->places.push_back(place);
+    });
     for (const auto& [key, entry] : pairs_) queue_.push({entry.count, key});
   }
 
@@ -51,6 +107,7 @@ class MergeTrainer {
     while (!queue_.empty()) {
       const Candidate best = queue_.top();
       queue_.pop();
+      ++work_;
       const std::int64_t count = pairs_.at(best.pair).count;
       if (count == best.count && count >= kLeastCount) {
         merge(best.pair);
@@ -63,6 +120,7 @@ class MergeTrainer {
   }
 
   Id tokens() const { return static_cast<Id>(vocabulary_.tokens.size()); }
+  std::int64_t work() const { return work_; }
 
   BpeVocabulary finish() {
     vocabulary_.end_of_text = add_token(std::string(end_of_text_name));
@@ -78,7 +136,7 @@ class MergeTrainer {
   };
   struct Entry {
     std::int64_t count = 0;
-    std::vector<std::size_t> words;  // where it occurs or once occurred
+    std::vector<Place> places;  // where it occurs or once occurred
   };
   struct Candidate {
     std::int64_t count;
@@ -88,23 +146,35 @@ class MergeTrainer {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
+  /// A token on one side of the pair that is being merged: how often, and its new pair with the merged token.
+  struct Neighbour {
+    std::int64_t count = 0;
+    Entry* grown = nullptr;
+  };
+  struct Side {
+    std::vector<Neighbour> of;  // by token
+    std::vector<Id> met;        // tokens whose `grown` is set
+  };
 
   Id add_token(std::string text) {
     const auto [place, is_new] = ids_.emplace(text, tokens());
-    if (is_new) vocabulary_.tokens.push_back(std::move(text));
+    if (is_new) {
+      lengths_.push_back(static_cast<Place>(text.size()));
+      vocabulary_.tokens.push_back(std::move(text));
+    }
     return place->second;
   }
 
-  /// Adds sign * word.count to the pairs of a word, and notes the word at those pairs that `note` selects.
-  template <class Note>
-  void count_pairs(std::size_t w, int sign, Note note) {
-    const Word& word = words_[w];
-    for (std::size_t i = 0; i + 1 < word.ids.size(); ++i) {
-      const Pair pair{word.ids[i], word.ids[i + 1]};
-      Entry& entry = pairs_[pair];
-      entry.count += sign * word.count;
-      if (note(pair) && (entry.words.empty() || entry.words.back() != w)) entry.words.push_back(w);
+  Place length(Id token) const { return lengths_[static_cast<std::size_t>(token)]; }
+
+  void meet(Side& side, Id token, Pair grown, Place place, std::int64_t count) {
+    Neighbour& neighbour = side.of[static_cast<std::size_t>(token)];
+    if (neighbour.grown == nullptr) {
+      neighbour.grown = &pairs_[grown];
+      side.met.push_back(token);
     }
+    neighbour.count += count;
+    neighbour.grown->places.push_back(place);
   }
 
   void merge(Pair pair) {
@@ -112,43 +182,50 @@ class MergeTrainer {
     // Two different pairs may spell the same bytes: then the second merge leads to the first one's token.
     const Id merged = add_token(text(pair.first) + text(pair.second));
     vocabulary_.merges.push_back(pair);
-    const std::vector<std::size_t> words = std::move(pairs_.at(pair).words);
-    std::vector<Pair> grown;
-    for (const std::size_t w : words) {
-      count_pairs(w, -1, [](Pair) { return false; });
-      replace(words_[w].ids, pair, merged);
-      count_pairs(w, +1, [&](Pair p) {
-        const bool touched = p.first == merged || p.second == merged;
-        if (touched) grown.push_back(p);
-        return touched;
-      });
+    for (Side* side : {&left_, &right_}) side->of.resize(vocabulary_.tokens.size());
+    Entry& entry = pairs_.at(pair);
+    std::vector<Place> places = std::move(entry.places);
+    entry.places.clear();
+    // From left to right, without overlap. They are out of order if an earlier merge led to one of these tokens again.
+    if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
+    std::size_t word = 0;
+    for (const Place place : places) {
+      ++work_;
+      const Place middle = place + length(pair.first), end = middle + length(pair.second);
+      if (words_.at(place) != pair.first || words_.at(middle) != pair.second) continue;
+      const std::int64_t count = words_.count(place, word);
+      entry.count -= count;
+      words_.put(merged, place, middle, end);
+      if (const Id left = words_.before(place); left != kBoundary)
+        meet(left_, left, {left, merged}, place - length(left), count);
+      if (const Id right = words_.at(end); right != kBoundary) meet(right_, right, {merged, right}, place, count);
     }
-    std::sort(grown.begin(), grown.end());
-    grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
-    for (const Pair& p : grown) queue_.push({pairs_.at(p).count, p});
+    // The neighbours' pairs with the tokens that were merged have become pairs with the merged one.
+    for (const Id left : left_.met) recount(left_, left, {left, pair.first}, {left, merged});
+    for (const Id right : right_.met) recount(right_, right, {pair.second, right}, {merged, right});
+    for (Side* side : {&left_, &right_}) side->met.clear();
   }
 
-  /// Left to right, without overlap.
-  static void replace(std::vector<Id>& ids, Pair pair, Id merged) {
-    std::size_t to = 0;
-    for (std::size_t from = 0; from < ids.size(); ++to) {
-      const bool here = from + 1 < ids.size() && ids[from] == pair.first && ids[from + 1] == pair.second;
-      ids[to] = here ? merged : ids[from];
-      from += here ? 2 : 1;
-    }
-    ids.resize(to);
+  void recount(Side& side, Id token, Pair fallen, Pair grown) {
+    const Neighbour neighbour = std::exchange(side.of[static_cast<std::size_t>(token)], {});
+    pairs_.at(fallen).count -= neighbour.count;
+    neighbour.grown->count += neighbour.count;
+    if (neighbour.grown->count >= kLeastCount) queue_.push({neighbour.grown->count, grown});
   }
 
-  std::vector<Word> words_;
+  Words words_;
   BpeVocabulary vocabulary_;
+  std::vector<Place> lengths_;  // of tokens, in bytes
   std::unordered_map<std::string, Id> ids_;
   std::unordered_map<Pair, Entry, PairHash> pairs_;
   std::priority_queue<Candidate> queue_;
+  Side left_, right_;
+  std::int64_t work_ = 0;
 };
 
 }  // namespace
 
-BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size) {
+BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size, std::int64_t* work) {
   constexpr Id kLeast = 257;
   if (vocab_size < kLeast)
     fail(ExitCode::usage, "bpe", "a vocabulary of {}; expected at least {}: 256 bytes and {}; change --vocab",
@@ -161,6 +238,7 @@ BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vo
            "lower --vocab or use more text",
            trainer.tokens() + 1, vocab_size);
   }
+  if (work != nullptr) *work = trainer.work();
   return trainer.finish();
 }
 

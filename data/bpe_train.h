@@ -3,6 +3,10 @@
 // Deterministic. Start from the 256 bytes (id = byte). Merge the adjacent pair that occurs most often inside words; of
 // equally frequent ones the pair with the smaller left id, then the smaller right id; the new token gets the next id.
 // Repeat. `<|endoftext|>` gets the last id.
+//
+// Each byte of the distinct words is a place. A merge looks at the places where its pair occurs or once occurred, and
+// adds two at most for each that it finds, which then is one token less: three looks at each place in all, however long
+// words are and however large the vocabulary is. Memory: 4 bytes for each place, and 4 for each place of each pair.
 // Read next: data/bpe_tokenizer.h, which applies the merges.
 #pragma once
 
@@ -15,7 +19,7 @@ namespace trireme {
 
 /// A vocabulary of exactly `vocab_size` tokens: 256 bytes, merges, and `<|endoftext|>`. Throws ExitCode::usage when
 /// vocab_size is under 257, or so large that pairs run out (no pair occurs twice); the message has the largest possible
-/// size for this text.
-BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size);
+/// size for this text. `work`, if not null, is set to how many places and candidates for a merge were looked at.
+BpeVocabulary train_bpe(std::span<const std::string_view> texts, std::int32_t vocab_size, std::int64_t* work = nullptr);
 
 }  // namespace trireme

@@ -14,7 +14,30 @@ namespace {
        static_cast<unsigned char>(text[at]));
 }
 
+std::vector<char32_t> at_least_one(std::vector<char32_t> characters) {
+  if (characters.empty())
+    fail(ExitCode::data, "tokenizer", "the text is empty; expected at least one character; change --data");
+  return characters;
+}
+
 }  // namespace
+
+std::optional<std::size_t> CharacterSet::add(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto character = decode_utf8(text, at);
+    if (!character) return at;
+    seen_[character->value] = true;
+    at += character->bytes;
+  }
+  return std::nullopt;
+}
+
+std::vector<char32_t> CharacterSet::characters() const {
+  std::vector<char32_t> characters;
+  for (char32_t value = 0; value < seen_.size(); ++value)
+    if (seen_[value]) characters.push_back(value);
+  return characters;
+}
 
 CharTokenizer::CharTokenizer(std::vector<char32_t> characters) : characters_(std::move(characters)) {
   require(!characters_.empty(), "CharTokenizer", "the vocabulary is empty; expected at least one character");
@@ -25,22 +48,13 @@ CharTokenizer::CharTokenizer(std::vector<char32_t> characters) : characters_(std
   }
 }
 
+CharTokenizer::CharTokenizer(const CharacterSet& set) : CharTokenizer(at_least_one(set.characters())) {}
+
 CharTokenizer CharTokenizer::from_texts(std::span<const std::string_view> texts) {
-  std::vector<bool> seen(0x110000);
-  for (const std::string_view text : texts) {
-    for (std::size_t at = 0; at < text.size();) {
-      const auto character = decode_utf8(text, at);
-      if (!character) fail_not_utf8(text, at);
-      seen[character->value] = true;
-      at += character->bytes;
-    }
-  }
-  std::vector<char32_t> characters;
-  for (char32_t value = 0; value < seen.size(); ++value) {
-    if (seen[value]) characters.push_back(value);
-  }
-  if (characters.empty()) fail(ExitCode::data, "tokenizer", "the text is empty; expected at least one character");
-  return CharTokenizer(std::move(characters));
+  CharacterSet set;
+  for (const std::string_view text : texts)
+    if (const auto at = set.add(text)) fail_not_utf8(text, *at);
+  return CharTokenizer(set);
 }
 
 std::optional<std::size_t> CharTokenizer::safe_cut(std::string_view text, std::size_t at) const {

@@ -7,11 +7,24 @@
 
 namespace trireme {
 
+/// The characters that occur in texts.
+class CharacterSet {
+ public:
+  /// Adds those of a text. The place of its first byte that is not UTF-8; nothing if there is none.
+  std::optional<std::size_t> add(std::string_view text);
+  std::vector<char32_t> characters() const;  ///< in increasing order
+
+ private:
+  std::vector<bool> seen_ = std::vector<bool>(0x110000);
+};
+
 /// One token per character of the text it was made from.
 class CharTokenizer : public Tokenizer {
  public:
   /// `characters`: increasing, each a Unicode scalar value, at least one.
   explicit CharTokenizer(std::vector<char32_t> characters);
+  /// Throws ExitCode::data if there are none.
+  explicit CharTokenizer(const CharacterSet& set);
   /// The characters of all texts together. Throws ExitCode::data, with the byte offset, for what is not UTF-8.
   static CharTokenizer from_texts(std::span<const std::string_view> texts);
 

@@ -9,16 +9,19 @@
 #include "core/hash.h"
 #include "data/bin_tokens.h"
 #include "data/mixture.h"
-#include "data/text_files.h"
 #include "data/token_shard.h"
 
 namespace trireme {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 struct Loaded {
   std::shared_ptr<const TokenSource> tokens, validation;  // validation: null unless it has files of its own
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<SourceFile> files = {};  // of text
+  LeftOut left_out = {};
 };
 
 /// `tokenizer` is null unless the caller brought one.
@@ -26,8 +29,9 @@ Loaded load_text(const CorpusOptions& options, std::shared_ptr<const Tokenizer> 
   const TextFiles files(options.path);
   if (!tokenizer) tokenizer = files.make_tokenizer(options.tokenizer.value_or("char"));
   TokenBuffer buffer(tokenizer->vocab_size());
-  files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids) { buffer.append(ids); });
-  return {in_memory(std::move(buffer)), nullptr, std::move(tokenizer)};
+  buffer.reserve(files.bytes());  // more are rare, and memory that stays unused costs nothing
+  files.tokenize(*tokenizer, [&](std::span<const std::int32_t> ids, bool) { buffer.append(ids); });
+  return {in_memory(std::move(buffer)), nullptr, std::move(tokenizer), files.list(), files.left_out()};
 }
 
 /// Shards come with their tokenizer. A tokenizer that is asked for as well must be equal to it.
@@ -54,12 +58,11 @@ Loaded load_shards(const CorpusOptions& options, const std::shared_ptr<const Tok
 
 /// Files of other programs do not hold their tokenizer: it may stand beside them, or be asked for.
 Loaded load_bins(const CorpusOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  const std::filesystem::path folder =
-      std::filesystem::is_directory(options.path) ? options.path : options.path.parent_path();
-  const std::filesystem::path beside = folder / shard_tokenizer_name;
+  const fs::path folder = fs::is_directory(options.path) ? options.path : options.path.parent_path();
+  const fs::path beside = folder / shard_tokenizer_name;
   if (!tokenizer && options.tokenizer && *options.tokenizer != "char")
     tokenizer = make_tokenizer(*options.tokenizer, {});
-  if (!tokenizer && std::filesystem::exists(beside)) tokenizer = load_tokenizer(beside);
+  if (!tokenizer && fs::exists(beside)) tokenizer = load_tokenizer(beside);
   if (!tokenizer)
     fail(ExitCode::usage, "data",
          "{} holds tokens of another program, and there is no {} beside it; expected the tokenizer that they were made "
@@ -116,6 +119,10 @@ Corpus split(const CorpusOptions& options, Loaded loaded) {
   std::vector<std::uint64_t> parts = {loaded.tokenizer->hash(), hash_tokens(*loaded.tokens)};
   if (loaded.validation) parts.push_back(hash_tokens(*loaded.validation));
   corpus.hash = hash_bytes(std::as_bytes(std::span(parts)));
+  corpus.files = std::move(loaded.files);
+  if (corpus.files.empty())
+    corpus.files = {{options.path.filename().string(), static_cast<std::uint64_t>(all.count()), corpus.hash}};
+  corpus.left_out = std::move(loaded.left_out);
   corpus.tokenizer = std::move(loaded.tokenizer);
   corpus.parts = {{options.path.string(), 1.0, corpus.train}};
   return corpus;
@@ -149,14 +156,9 @@ std::shared_ptr<const Tokenizer> common_tokenizer(const CorpusOptions& options, 
   }
   const std::string kind = options.tokenizer.value_or("char");
   if (kind != "char") return make_tokenizer(kind, {});
-  std::vector<TextFiles> files;
-  std::vector<std::string_view> texts;
-  for (const MixturePart& part : parts) {
-    files.emplace_back(part.path);
-    static_cast<void>(files.back().make_tokenizer(kind));  // names the file that is not UTF-8
-    for (const std::string_view text : files.back().texts()) texts.push_back(text);
-  }
-  return make_tokenizer(kind, texts);
+  CharacterSet set;
+  for (const MixturePart& part : parts) TextFiles(part.path).add_characters(set);
+  return std::make_shared<CharTokenizer>(set);
 }
 
 Corpus load_mixture(const CorpusOptions& options, const std::vector<MixturePart>& parts,
@@ -173,6 +175,9 @@ Corpus load_mixture(const CorpusOptions& options, const std::vector<MixturePart>
     train.push_back(loaded.train);
     validation.push_back(loaded.validation);
     corpus.parts.push_back({part.path, part.weight, loaded.train});
+    for (const SourceFile& file : loaded.files)
+      corpus.files.push_back({(fs::path(part.path) / file.name).string(), file.bytes, file.hash});
+    corpus.left_out += loaded.left_out;
     hashes.push_back(loaded.hash);
     hashes.push_back(std::bit_cast<std::uint64_t>(part.weight));
   }

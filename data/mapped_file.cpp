@@ -24,7 +24,7 @@ struct MappedFile::Region {
   std::atomic<const std::byte*> begin{nullptr};
   std::atomic<std::size_t> size{0};
   std::string message;
-  Region* next = nullptr;
+  Region *next = nullptr, *next_vacant = nullptr;
 
   static Region* claim(const std::byte* begin, std::size_t size, std::string message);
   static void on_bus_error(int signal, siginfo_t* info, void* context);
@@ -33,11 +33,14 @@ struct MappedFile::Region {
   // Signals go to the whole process, and a handler takes no context.
   static std::atomic<Region*> first;
   static std::mutex claiming;
+  static Region* first_vacant;  // those of size 0, by next_vacant
+  void release();
   static struct sigaction before;
 };
 
 std::atomic<MappedFile::Region*> MappedFile::Region::first{nullptr};
 std::mutex MappedFile::Region::claiming;
+MappedFile::Region* MappedFile::Region::first_vacant = nullptr;
 struct sigaction MappedFile::Region::before = {};
 
 void MappedFile::Region::on_bus_error(int signal, siginfo_t* info, void* /*context*/) {
@@ -70,17 +73,24 @@ void MappedFile::Region::install_handler() {
 MappedFile::Region* MappedFile::Region::claim(const std::byte* begin, std::size_t size, std::string message) {
   install_handler();
   const std::scoped_lock lock(claiming);
-  Region* region = first;
-  while (region != nullptr && region->size != 0) region = region->next;
+  Region* region = first_vacant;
   if (region == nullptr) {
     region = new Region;  // never freed: the handler may be reading the list
     region->next = first;
     first = region;
+  } else {
+    first_vacant = region->next_vacant;
   }
   region->message = std::move(message);
   region->begin = begin;
   region->size = size;
   return region;
+}
+
+void MappedFile::Region::release() {
+  const std::scoped_lock lock(claiming);
+  size = 0;
+  next_vacant = std::exchange(first_vacant, this);
 }
 
 namespace {
@@ -121,7 +131,7 @@ void MappedFile::require_whole() const {
 
 MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
-  region_->size = 0;
+  region_->release();
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -10,8 +12,10 @@
 
 namespace trireme {
 
-/// Appends the ids of `text`: those of tokenizer.append_ids(text, ids), whatever the number of threads. Uses the
-/// threads of the calling rank (core/parallel_for.h) where the tokenizer can cut the text. Throws as append_ids does.
-void append_ids_in_parallel(const Tokenizer& tokenizer, std::string_view text, std::vector<std::int32_t>& ids);
+/// Calls f with the ids of `text`, piece by piece: together those of tokenizer.encode(text), whatever the number of
+/// threads. Where the tokenizer can cut the text, uses the threads of the calling rank (core/parallel_for.h), and holds
+/// the ids of a few megabytes of text. Throws as append_ids does.
+void encode_in_parallel(const Tokenizer& tokenizer, std::string_view text,
+                        const std::function<void(std::span<const std::int32_t>)>& f);
 
 }  // namespace trireme

@@ -2,8 +2,13 @@
 #include "data/text_files.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
+#include "core/hash.h"
+#include "core/io.h"
+#include "data/file_kind.h"
+#include "data/mapped_file.h"
 #include "data/parallel_encode.h"
 #include "data/token_shard.h"
 #include "data/utf8.h"
@@ -14,25 +19,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kSniffBytes = 1 << 16;
 constexpr std::string_view kNewline = "\n";
+
+/// The text of a file, without a byte-order mark.
+std::string_view text_without_mark(const MappedFile& file) {
+  return file.text().substr(file.text().starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+}
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-bool is_binary(std::string_view text) { return text.substr(0, kSniffBytes).find('\0') != std::string_view::npos; }
+/// What a folder holds, without hidden files and folders, in any order.
+struct Entries {
+  std::vector<fs::path> files, folders;
+  std::size_t links = 0;  // to folders
+};
 
-/// Regular files under `folder` that are not hidden, by relative path.
-std::vector<fs::path> list_files(const fs::path& folder) {
-  std::vector<fs::path> files;
+Entries entries_of(const fs::path& folder) {
+  Entries entries;
   std::error_code error;
-  fs::recursive_directory_iterator at(folder, error);
   fs::path last = folder;  // what an error is about
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     last = at->path();
-    if (is_hidden(last)) {
-      at.disable_recursion_pending();
-      continue;
-    }
+    if (is_hidden(last)) continue;
     std::error_code problem;
     const fs::file_status status = at->status(problem);
     if (status.type() == fs::file_type::not_found)  // listed, and not there
@@ -40,18 +48,73 @@ std::vector<fs::path> list_files(const fs::path& folder) {
            "{} is a symbolic link to nothing; expected a text; remove it, or bring its file back", last.string());
     if (!fs::status_known(status))
       fail(ExitCode::io, "data", "cannot look at {}: {}", last.string(), problem.message());
-    if (fs::is_regular_file(status)) files.push_back(last);
+    if (fs::is_regular_file(status)) entries.files.push_back(last);
+    if (!fs::is_directory(status)) continue;
+    if (at->is_symlink(problem)) {
+      ++entries.links;
+    } else {
+      entries.folders.push_back(last);
+    }
   }
   if (error) fail(ExitCode::io, "data", "cannot read the folder {}: {}", last.string(), error.message());
-  std::sort(files.begin(), files.end());
-  return files;
+  return entries;
 }
 
-/// True for the tokenizer of token shards: it is no text, whatever stands beside it.
-bool is_own_tokenizer(const MappedFile& file) {
-  const std::string format = fmt::format("\"format\": \"{}\"", tokenizer_format);  // as Tokenizer::to_json() writes it
-  return file.path().filename() == shard_tokenizer_name && file.text().find(format) != std::string_view::npos;
-}
+/// The search for texts in a folder.
+class TextSearch {
+ public:
+  explicit TextSearch(std::function<bool(const fs::path&)> always) : always_(std::move(always)) {}
+
+  /// `below`: not the folder that was asked for. All of such a folder is ours if one of its files says so.
+  void search(const fs::path& folder, bool below) {
+    Entries entries = entries_of(folder);
+    found_.left_out.links += entries.links;
+    std::vector<std::pair<FileKind, fs::path>> files;
+    for (fs::path& file : entries.files) {
+      const FileKind kind = kind_of(file, first_bytes(file));
+      if (below && kind == FileKind::own_folder) return leave_out(folder);
+      files.emplace_back(kind, std::move(file));
+    }
+    for (const auto& [kind, file] : files) add(kind, file);
+    for (const fs::path& each : entries.folders) search(each, true);
+  }
+
+  FoundTexts finish() {
+    std::sort(found_.files.begin(), found_.files.end());
+    return std::move(found_);
+  }
+  /// The tokenizers of token shards.
+  const std::vector<fs::path>& tokenizers() const { return tokenizers_; }
+
+ private:
+  void add(FileKind kind, const fs::path& file) {
+    if (kind == FileKind::shard_tokenizer) tokenizers_.push_back(file);
+    if (kind == FileKind::empty) {
+      ++found_.left_out.empty;
+    } else if (kind == FileKind::text || (kind == FileKind::binary && always_ && always_(file))) {
+      found_.files.push_back(file);
+    } else if (kind == FileKind::binary) {
+      ++found_.left_out.binary;
+    } else {
+      add_own(file);
+    }
+  }
+
+  void leave_out(const fs::path& folder) {
+    const Entries entries = entries_of(folder);
+    for (const fs::path& file : entries.files) add_own(file);
+    for (const fs::path& each : entries.folders) leave_out(each);
+  }
+
+  void add_own(const fs::path& file) {
+    LeftOut& left_out = found_.left_out;
+    if (left_out.own++ == 0 || file < left_out.first_own) left_out.first_own = file;
+  }
+
+  std::function<bool(const fs::path&)> always_;
+  FoundTexts found_;
+  std::vector<fs::path> tokenizers_;
+};
 
 /// Runs f and adds the file's name to its errors: a tokenizer knows the byte, but not the file.
 template <class F>
@@ -63,6 +126,28 @@ decltype(auto) naming_file(const fs::path& path, F&& f) {
 
 }  // namespace
 
+LeftOut& LeftOut::operator+=(const LeftOut& other) {
+  if (own == 0) first_own = other.first_own;
+  empty += other.empty;
+  binary += other.binary;
+  own += other.own;
+  links += other.links;
+  return *this;
+}
+
+std::string LeftOut::text() const {
+  std::string result;
+  const auto add = [&](std::size_t count, std::string_view what) {
+    if (count > 0) result += fmt::format("{}{} {}", result.empty() ? "" : ", ", count, what);
+  };
+  add(empty, "empty");
+  add(binary, "binary");
+  add(links, links == 1 ? "link to a folder" : "links to folders");
+  add(own, "written by Trireme");
+  if (own > 0) result += fmt::format(" (the first: {})", first_own.string());
+  return result;
+}
+
 FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::function<bool(const fs::path&)>& always) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -71,78 +156,85 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::fu
          "{} does not exist; expected a text file, a folder of text files or token shards; change {}", path.string(),
          flag);
   if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
-  const bool folder = fs::is_directory(status);
-  const fs::path beside_shards = path / shard_tokenizer_name;
-  fs::path tokenizer;  // of token shards that are missing
-  FoundTexts found;
-  for (const fs::path& file : folder ? list_files(path) : std::vector{path}) {
-    const MappedFile mapped(file);
-    const bool of_shards = folder && is_own_tokenizer(mapped);
-    if (of_shards && (tokenizer.empty() || file == beside_shards)) tokenizer = file;
-    const bool binary = is_binary(mapped.text()) && !(always && always(file));
-    if (of_shards || (folder && (mapped.size() == 0 || binary))) {
-      ++found.skipped;
-    } else {
-      found.files.push_back(file);
-    }
-    if (!folder && mapped.size() == 0)
+  if (!fs::is_directory(status)) {
+    const std::string head = first_bytes(path);
+    if (head.find('\0') != std::string::npos && !(always && always(path)))
+      fail(ExitCode::data, "data", "{} is no text, but {}; expected a text, a folder of texts or tokens", path.string(),
+           describe_binary(head));
+    if (head.empty())
       fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
+    return {{path}, {}};
   }
-  if (!tokenizer.empty() && (found.files.empty() || tokenizer == beside_shards))
+  TextSearch search(always);
+  search.search(path, false);
+  FoundTexts found = search.finish();
+  const std::vector<fs::path>& tokenizers = search.tokenizers();
+  const bool beside = std::find(tokenizers.begin(), tokenizers.end(), path / shard_tokenizer_name) != tokenizers.end();
+  if (beside || (!tokenizers.empty() && found.files.empty()))
     fail(ExitCode::data, "data",
          "{} belongs to token shards, and there are none beside it (*{}); expected both, as prepare_data leaves them; "
          "bring the shards back, make them again, or change {}",
-         tokenizer.string(), shard_extension, flag);
-  if (folder && found.files.empty())
-    fail(ExitCode::data, "data", "the folder {} holds no text file ({} files were empty or binary); change {}",
-         path.string(), found.skipped, flag);
+         (beside ? path / shard_tokenizer_name : tokenizers.front()).string(), shard_extension, flag);
+  if (found.files.empty())
+    fail(ExitCode::data, "data", "the folder {} holds no text file{}; expected at least one; change {}", path.string(),
+         found.left_out.all() == 0 ? "" : "; left out: " + found.left_out.text(), flag);
   return found;
 }
 
 TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
-  const FoundTexts found = find_texts(path, flag);
-  for (const fs::path& file : found.files) files_.emplace_back(file);
-  skipped_ = found.skipped;
+  FoundTexts found = find_texts(path, flag);
+  files_ = std::move(found.files);
+  left_out_ = std::move(found.left_out);
 }
 
-std::int64_t TextFiles::bytes() const {
-  std::int64_t total = 0;
-  for (const MappedFile& file : files_) total += static_cast<std::int64_t>(file.size());
+std::uint64_t TextFiles::bytes() const {
+  std::uint64_t total = 0;
+  for (const fs::path& file : files_) total += InputFile(file).size();
   return total;
 }
 
-std::vector<std::string_view> TextFiles::texts() const {
-  std::vector<std::string_view> result;
-  for (const MappedFile& file : files_) result.push_back(file.text());
-  if (files_.size() > 1) result.push_back(kNewline);
+std::vector<SourceFile> TextFiles::list() const {
+  std::vector<SourceFile> result;
+  for (const fs::path& path : files_) {
+    const MappedFile file(path);
+    const fs::path name = path == path_ ? path.filename() : path.lexically_relative(path_);
+    result.push_back({name.string(), file.size(), hash_bytes(file.text())});
+  }
   return result;
 }
 
-std::shared_ptr<const Tokenizer> TextFiles::make_tokenizer(std::string_view specification) const {
-  if (specification == "char") {
-    for (const MappedFile& file : files_) {
-      const std::size_t valid = valid_utf8_prefix(file.text());
-      if (valid < file.size())
-        fail(ExitCode::data, "data",
-             "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
-             file.path().string(), valid, file.size(), static_cast<unsigned char>(file.text()[valid]));
-    }
+void TextFiles::add_characters(CharacterSet& set) const {
+  for (const fs::path& path : files_) {
+    const MappedFile file(path);
+    const std::string_view text = text_without_mark(file);
+    if (const auto at = set.add(text))
+      fail(ExitCode::data, "data",
+           "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
+           path.string(), *at + file.size() - text.size(), file.size(), static_cast<unsigned char>(text[*at]));
   }
-  return trireme::make_tokenizer(specification, texts());
+  if (files_.size() > 1) set.add(kNewline);
+}
+
+std::shared_ptr<const Tokenizer> TextFiles::make_tokenizer(std::string_view specification) const {
+  if (specification != "char") return trireme::make_tokenizer(specification, {});
+  CharacterSet set;
+  add_characters(set);
+  return std::make_shared<CharTokenizer>(set);
 }
 
 void TextFiles::tokenize(const Tokenizer& tokenizer,
-                         const std::function<void(std::span<const std::int32_t>)>& f) const {
-  std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    ids.clear();
-    naming_file(files_[i].path(), [&] { append_ids_in_parallel(tokenizer, files_[i].text(), ids); });
-    files_[i].require_whole();
-    const bool last = i + 1 == files_.size();
-    if (!last && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
-    if (!last && !tokenizer.end_of_text())
-      naming_file("the newline between files", [&] { tokenizer.append_ids(kNewline, ids); });
-    f(ids);
+                         const std::function<void(std::span<const std::int32_t>, bool)>& f) const {
+  for (const fs::path& path : files_) {
+    const MappedFile file(path);
+    bool begins = true;
+    const auto pass_on = [&](std::span<const std::int32_t> ids) { f(ids, std::exchange(begins, false)); };
+    naming_file(path, [&] { encode_in_parallel(tokenizer, text_without_mark(file), pass_on); });
+    file.require_whole();
+    if (path == files_.back()) return;
+    if (const auto end = tokenizer.end_of_text())
+      pass_on(std::vector{*end});
+    else
+      pass_on(naming_file("the newline between files", [&] { return tokenizer.encode(kNewline); }));
   }
 }
 

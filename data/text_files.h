@@ -1,8 +1,10 @@
 // Texts from disk: one file, or every text file of a folder, as one stream of tokens with separators between documents.
 //
 // A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
-// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and the tokenizer of token shards.
-// If the folder has such a tokenizer, but neither shards nor text, the shards are missing, and the folder is refused.
+// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and what these programs wrote
+// (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but neither
+// shards nor text, the shards are missing, and the folder is refused. Links to folders are not followed, but counted.
+// A byte-order mark at the beginning of a file is no text. One file is open at a time, however many there are.
 // Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise. Read
 // next: data/corpus.h.
 #pragma once
@@ -15,15 +17,25 @@
 #include <string_view>
 #include <vector>
 
-#include "data/mapped_file.h"
+#include "data/char_tokenizer.h"
 #include "data/tokenizer.h"
 
 namespace trireme {
 
-/// The files that a path names, and how many were left out.
+/// How many files of a folder were left out, and why.
+struct LeftOut {
+  std::size_t empty = 0, binary = 0, own = 0, links = 0;  ///< links: to folders
+  std::filesystem::path first_own;                        ///< the first one that these programs wrote
+  std::size_t all() const { return empty + binary + own + links; }
+  LeftOut& operator+=(const LeftOut& other);
+  /// "2 empty, 1 binary, 8 written by Trireme (the first: run/config.json)"; empty: none.
+  std::string text() const;
+};
+
+/// The files that a path names, and what was left out.
 struct FoundTexts {
   std::vector<std::filesystem::path> files;
-  std::size_t skipped = 0;
+  LeftOut left_out;
 };
 
 /// `path` itself if it is a file, or the text files of the folder, by the rules at the top of this file. `always`:
@@ -31,7 +43,14 @@ struct FoundTexts {
 FoundTexts find_texts(const std::filesystem::path& path, std::string_view flag,
                       const std::function<bool(const std::filesystem::path&)>& always = {});
 
-/// The text of a file or a folder, in memory; see the top of this file.
+/// A file that tokens were made of, or for token files all files of a source.
+struct SourceFile {
+  std::string name;         ///< relative to the folder that was given
+  std::uint64_t bytes = 0;  ///< of text; for token files: tokens
+  std::uint64_t hash = 0;   ///< of its content
+};
+
+/// The text of a file or a folder; see the top of this file.
 class TextFiles {
  public:
   /// Throws ExitCode::usage when `path` does not exist, ExitCode::data when there is no text in it, ExitCode::io when
@@ -40,21 +59,24 @@ class TextFiles {
 
   const std::filesystem::path& path() const { return path_; }
   std::size_t count() const { return files_.size(); }
-  std::size_t skipped() const { return skipped_; }  ///< files left out by the rules above
-  std::int64_t bytes() const;                       ///< of all files together
-  /// The texts, and if there are several, also the newline between them: what a vocabulary must cover.
-  std::vector<std::string_view> texts() const;
-
+  const LeftOut& left_out() const { return left_out_; }
+  std::uint64_t bytes() const;  ///< of all files together
+  std::vector<SourceFile> list() const;
+  /// Adds the characters of all texts, and if there are several, also the newline between them. Throws ExitCode::data,
+  /// with the file and the byte, for what is not UTF-8.
+  void add_characters(CharacterSet& set) const;
   /// make_tokenizer() on these texts; errors name the file.
   std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view specification) const;
 
-  /// All texts as tokens: calls f(ids) once per document; the separator is the last id of the document it ends.
-  void tokenize(const Tokenizer& tokenizer, const std::function<void(std::span<const std::int32_t>)>& f) const;
+  /// All texts as tokens, in pieces: calls f(ids, begins), where `begins` says that a document begins with this piece.
+  /// The separator is the last piece of the document that it ends.
+  void tokenize(const Tokenizer& tokenizer,
+                const std::function<void(std::span<const std::int32_t>, bool begins)>& f) const;
 
  private:
   std::filesystem::path path_;
-  std::vector<MappedFile> files_;
-  std::size_t skipped_ = 0;
+  std::vector<std::filesystem::path> files_;
+  LeftOut left_out_;
 };
 
 }  // namespace trireme

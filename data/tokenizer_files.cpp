@@ -15,6 +15,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
+#include "data/file_kind.h"
 #include "data/hugging_face.h"
 #include "data/json.h"
 #include "data/sentencepiece.h"
@@ -152,7 +153,8 @@ std::shared_ptr<const Tokenizer> parse_hugging_face(std::string_view vocab, cons
     fail(ExitCode::data, "tokenizer", "{} byte 0: expected one object of token: id", vocab_path.string());
   for (std::string& spelling : reader.finish(vocab_path)) builder.add_token(std::move(spelling), vocab_path.string());
   std::size_t number = 0;
-  for (std::size_t at = 0, end = 0; at < merges.size(); at = end + 1) {
+  const std::size_t begin = merges.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+  for (std::size_t at = begin, end = 0; at < merges.size(); at = end + 1) {
     end = std::min(merges.find('\n', at), merges.size());
     std::string_view line = merges.substr(at, end - at);
     if (line.ends_with('\r')) line.remove_suffix(1);

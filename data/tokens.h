@@ -41,6 +41,8 @@ class TokenBuffer {
  public:
   explicit TokenBuffer(std::int32_t vocab_size) : narrow_(vocab_size <= 65536) {}
   void append(std::span<const std::int32_t> ids);  ///< adds ids to the end
+  /// Makes room for this many ids, so that adding them copies none.
+  void reserve(std::size_t ids) { narrow_ ? small_.reserve(ids) : large_.reserve(ids); }
   std::int64_t count() const { return static_cast<std::int64_t>(narrow_ ? small_.size() : large_.size()); }
   /// The stored form: 2 or 4 bytes per token, little-endian.
   std::span<const std::byte> bytes() const;

@@ -160,17 +160,6 @@ fs::path work_folder(const fs::path& out) {
   return plain.parent_path() / (name + std::string(ending));
 }
 
-/// The inputs without the files of an earlier start, if --out is in the folder of the texts.
-TextInputs inputs_without(const fs::path& work, const Options& o) {
-  TextInputs inputs = find_text_inputs(o.data, o.format);
-  std::error_code unknown;
-  if (!fs::is_directory(work, unknown)) return inputs;
-  const fs::path own = fs::weakly_canonical(work);
-  const auto is_own = [&](const TextInput& input) { return fs::weakly_canonical(input.path.parent_path()) == own; };
-  inputs.skipped += std::erase_if(inputs.files, is_own);
-  return inputs;
-}
-
 /// What decides about the result, and must be the same when a later start goes on.
 std::map<std::string, std::string> describe(const Options& o, const TextInputs& inputs) {
   std::string files;
@@ -235,13 +224,14 @@ void convert(const fs::path& from, const fs::path& to, const Options& o) {
     write_bins(all.part(train, all.count() - train), o.shard_format, to, "val", vocab, o.prepare.shard_tokens);
 }
 
+constexpr const char* lock_name = ".lock";  // hidden: the work folder may lie in the folder of the texts
 constexpr std::string_view told_to_stop = "trireme: told to stop: the same command goes on where it was\n";
 
 /// One start of the program.
 class Job {
  public:
   explicit Job(const Options& options)
-      : o_(options), inputs_(inputs_without(work_folder(options.out), options)), job_(describe(options, inputs_)) {}
+      : o_(options), inputs_(find_text_inputs(options.data, options.format)), job_(describe(options, inputs_)) {}
 
   void run() {
     if (was_complete()) return;
@@ -249,7 +239,7 @@ class Job {
     work_ = work_folder(out_);
     RemovedOnSignal on_signal;
     make_temporary_folder({}, work_);
-    const FileLock lock(work_ / "lock");
+    const FileLock lock(work_ / lock_name);
     if (is_there(work_ / prepare_state_name)) {
       on_signal.keep(told_to_stop);
     } else {
@@ -304,7 +294,7 @@ class Job {
       return true;
     }
     for (const std::string& name : list_folder(work_))
-      if (name != "lock") remove_file(work_ / name);
+      if (name != lock_name) remove_file(work_ / name);
     tokenizer_ = choose_tokenizer(o_, inputs_);
     if (o_.shard_format != TokenFormat::trireme) require_narrow(*tokenizer_);
     tokenizer_->save(work_ / shard_tokenizer_name);
@@ -339,10 +329,11 @@ class Job {
   std::int64_t tokens() const { return state_.shards.first_token + state_.shards.tokens; }
 
   void tell() const {
-    const std::string from = o_.data == standard_input
-                                 ? "standard input"
-                                 : fmt::format("{}, {} bytes in {} files, {} left out", o_.data, inputs_.bytes(),
-                                               inputs_.files.size(), inputs_.skipped);
+    const std::string from =
+        o_.data == standard_input
+            ? "standard input"
+            : fmt::format("{}, {} bytes in {} files, {} left out{}{}", o_.data, inputs_.bytes(), inputs_.files.size(),
+                          inputs_.left_out.all(), inputs_.left_out.all() == 0 ? "" : ": ", inputs_.left_out.text());
     const PrepareCounts& c = state_.counts;
     const FilterCounts& f = c.left_out;
     const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/file_kind.h"
 
 namespace trireme {
 
 namespace {
 
 constexpr std::size_t kRead = std::size_t{1} << 18;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
@@ -75,12 +75,10 @@ void BlockReader::open() {
   searched_ = 0;
   const InputPosition from = at_;
   at_ = {.file = from.file};
-  if (input().format != TextFormat::text) {
-    fill();
-    if (std::string_view(pending_).starts_with(kByteOrderMark)) {
-      note(kByteOrderMark);
-      pending_.erase(0, kByteOrderMark.size());
-    }
+  fill();
+  if (std::string_view(pending_).starts_with(byte_order_mark)) {
+    note(byte_order_mark);
+    pending_.erase(0, byte_order_mark.size());
   }
   if (input().format == TextFormat::csv || input().format == TextFormat::tsv) read_header();
   if (from.offset > at_.offset) skip_to(from.offset);

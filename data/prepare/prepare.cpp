@@ -135,27 +135,20 @@ void for_each_text(const TextInputs& inputs, const std::string& text_field,
 }
 
 std::shared_ptr<const Tokenizer> char_tokenizer_of(const TextInputs& inputs, const std::string& text_field) {
-  std::vector<bool> seen(0x110000);
+  CharacterSet set;
   std::int64_t documents = 0;
   for_each_text(inputs, text_field, [&](const TextBlock& block, std::string_view text, std::int64_t line) {
     documents += block.begins ? 1 : 0;
-    for (std::size_t at = 0; at < text.size();) {
-      const auto character = decode_utf8(text, at);
-      if (!character) {
-        const std::string place = block.format == TextFormat::text ? fmt::format("byte {}", block.begin.offset + at)
-                                                                   : fmt::format("line {}", line);
-        fail(ExitCode::data, "data",
-             "{} {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte", block.file,
-             place, static_cast<unsigned char>(text[at]));
-      }
-      seen[character->value] = true;
-      at += character->bytes;
-    }
+    const auto at = set.add(text);
+    if (!at) return;
+    const std::string place = block.format == TextFormat::text ? fmt::format("byte {}", block.begin.offset + *at)
+                                                               : fmt::format("line {}", line);
+    fail(ExitCode::data, "data",
+         "{} {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte", block.file, place,
+         static_cast<unsigned char>(text[*at]));
   });
-  if (documents > 1) seen['\n'] = true;  // the separator
-  std::vector<char32_t> characters;
-  for (char32_t value = 0; value < seen.size(); ++value)
-    if (seen[value]) characters.push_back(value);
+  if (documents > 1) set.add(kNewline);  // the separator
+  std::vector<char32_t> characters = set.characters();
   if (characters.empty())
     fail(ExitCode::data, "data", "there is no text; expected at least one character; change --data");
   return std::make_shared<CharTokenizer>(std::move(characters));

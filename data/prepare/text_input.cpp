@@ -1,7 +1,6 @@
 #include "data/prepare/text_input.h"
 
 #include "core/error.h"
-#include "data/text_files.h"
 
 namespace trireme {
 
@@ -37,7 +36,7 @@ TextInputs find_text_inputs(const fs::path& path, std::optional<TextFormat> form
   const auto is_input = [](const fs::path& file) { return compression_of(file) != Compression::none; };
   const FoundTexts found = find_texts(path, "--data", is_input);
   for (const fs::path& file : found.files) inputs.files.push_back(describe(file, format));
-  inputs.skipped = found.skipped;
+  inputs.left_out = found.left_out;
   return inputs;
 }
 

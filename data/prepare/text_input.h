@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "data/prepare/byte_stream.h"
+#include "data/text_files.h"
 
 namespace trireme {
 
@@ -41,7 +42,7 @@ struct TextInput {
 /// All inputs of a path, in the order of their names.
 struct TextInputs {
   std::vector<TextInput> files;
-  std::size_t skipped = 0;  ///< files of a folder that were left out, by the rules of data/text_files.h
+  LeftOut left_out = {};  ///< files of a folder, by the rules of data/text_files.h
   std::uint64_t bytes() const {
     std::uint64_t sum = 0;
     for (const TextInput& file : files) sum += file.bytes;
@@ -50,7 +51,7 @@ struct TextInputs {
 };
 
 /// The inputs that `path` names: a file, a folder, or "-". `format`: of all of them; not set: by name. In a folder,
-/// hidden files, empty files and binary files that are not compressed are left out (data/text_files.h).
+/// files are left out by the rules of data/text_files.h, but compressed ones are read.
 /// Throws ExitCode::usage if `path` does not exist, ExitCode::data if there is nothing to read.
 TextInputs find_text_inputs(const std::filesystem::path& path, std::optional<TextFormat> format);
 

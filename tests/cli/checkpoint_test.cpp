@@ -283,7 +283,9 @@ TEST_CASE("the folder of a run's checkpoints means its newest, and other data is
                                             " --resume auto --out " + work.path("run"));
   INFO(other.output);
   CHECK(other.code == 64);
-  CHECK(contains(other.output, "another tokenizer than this data gives; use the same --data and --tokenizer"));
+  CHECK(contains(other.output,
+                 "another tokenizer than this data gives: other.txt is new (6000 bytes); use the same "
+                 "--data and --tokenizer"));
   std::ofstream(work.folder / "run/checkpoints/step_00000007/manifest.json") << "{";
   const Result damaged = run("checkpoint", "verify " + work.path("run"));
   CHECK(damaged.code == 65);

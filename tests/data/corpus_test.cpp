@@ -35,8 +35,8 @@ void make_shards(const fs::path& texts, const fs::path& out, const Tokenizer& to
   fs::create_directories(out);
   tokenizer.save(out / shard_tokenizer_name);
   ShardWriter writer(out, tokenizer, 50);
-  TextFiles(texts).tokenize(tokenizer, [&](std::span<const std::int32_t> ids) {
-    writer.start_document();
+  TextFiles(texts).tokenize(tokenizer, [&](std::span<const std::int32_t> ids, bool begins) {
+    if (begins) writer.start_document();
     writer.append(ids);
   });
   writer.finish();
@@ -78,7 +78,7 @@ TEST_CASE("a folder is read in order, with separators, without hidden, binary an
   fill_folder(folder.path());
   const TextFiles files(folder.path());
   CHECK(files.count() == 3);
-  CHECK(files.skipped() == 2);
+  CHECK(files.left_out().text() == "1 empty, 1 binary");
   const Corpus chars = load_corpus(options_for(folder.path(), "char", 0.0));
   CHECK(text_of(chars, chars.train) == kFolderText);
   const std::string_view view = kFolderText;
@@ -87,6 +87,77 @@ TEST_CASE("a folder is read in order, with separators, without hidden, binary an
   CHECK(text_of(bpe, bpe.train) == "first document\n<|endoftext|>second document<|endoftext|>third \u00FC");
   // No separator follows the last file: a single file is unchanged.
   CHECK(load_corpus(options_for(folder / "a.txt", "char", 0.0)).tokens() == 15);
+}
+
+TEST_CASE("what these programs wrote below a folder is no text, and is counted") {
+  const TempFolder folder;
+  fs::create_directories(folder / "old" / "run" / "checkpoints" / "step_00000003");
+  write_file(folder / "a.txt", "a text");
+  const fs::path run = folder / "old" / "run";
+  write_file(run / "config.json", "{\n  \"data\": \".\",\n  \"micro-batch\": 4\n}\n");
+  write_file(run / "notes of any kind.txt", "all of a run's folder is left out");
+  write_file(run / "checkpoints" / "step_00000003" / "manifest.json",
+             "{\"checksum\":\"0\",\n\"format\":\"trireme checkpoint 1\"}");
+  write_file(folder / "metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n");
+  write_file(folder / "said.txt", "device           cpu, 1 thread\nprecision        f32\n");
+  write_file(folder / "b.jsonl", "{\"step\":\"of another kind\"}");
+  const TextFiles files(folder.path());
+  CHECK(files.count() == 2);
+  CHECK(files.left_out().text() == "5 written by Trireme (the first: " + (folder / "metrics.jsonl").string() + ")");
+  const Corpus corpus = load_corpus(options_for(folder.path(), "char", 0.0));
+  CHECK(corpus.left_out.own == 5);
+  REQUIRE(corpus.files.size() == 2);
+  CHECK(corpus.files[0].name == "a.txt");
+  CHECK(corpus.files[0].bytes == 6);
+  fs::remove(run / "notes of any kind.txt");
+  const std::string refused = error_of([&] { load_corpus(options_for(run, "char", 0.0)); }, ExitCode::data);
+  CHECK(contains(refused, "holds no text file; left out: 2 written by Trireme"));
+}
+
+TEST_CASE("links to folders are counted, and a byte-order mark is no text") {
+  const TempFolder folder, other;
+  write_file(other / "b.txt", "not followed");
+  write_file(folder / "a.txt", "\xEF\xBB\xBFtext");
+  write_file(folder / "c.txt", "\xEF\xBB\xBFmore");
+  fs::create_directory_symlink(other.path(), folder / "linked");
+  CHECK(TextFiles(folder.path()).left_out().text() == "1 link to a folder");
+  const Corpus corpus = load_corpus(options_for(folder.path(), "char", 0.0));
+  CHECK(text_of(corpus, corpus.train) == "text\nmore");
+  CHECK(load_corpus(options_for(folder.path(), "byte", 0.0)).tokens() == 9);
+  write_file(folder / "a.txt",
+             "\xEF\xBB\xBF"
+             "ab\xE9");
+  CHECK(contains(error_of([&] { load_corpus(options_for(folder / "a.txt", "char", 0.0)); }, ExitCode::data),
+                 "a.txt byte 5 of 6 (0xE9)"));
+}
+
+TEST_CASE("texts are mapped one at a time, and long ones are passed on in pieces") {
+  const TempFolder folder;
+  std::string longest;
+  while (longest.size() < std::size_t{20} << 20) longest += "line " + std::to_string(longest.size()) + "\n";
+  write_file(folder / "a.txt", "first");
+  write_file(folder / "b.txt", longest);
+  const TextFiles files(folder.path());
+  const auto mapped = [&] {
+    const std::string maps = read_file("/proc/self/maps");
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = maps.find(folder.path().string(), at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  CHECK(mapped() == 0);
+  std::size_t most = 0;
+  std::int64_t tokens = 0, documents = 0;
+  std::size_t ever_mapped = 0;
+  files.tokenize(ByteTokenizer(), [&](std::span<const std::int32_t> ids, bool begins) {
+    most = std::max(most, ids.size());
+    tokens += static_cast<std::int64_t>(ids.size());
+    documents += begins ? 1 : 0;
+    ever_mapped = std::max(ever_mapped, mapped());
+  });
+  CHECK(documents == 2);
+  CHECK(tokens == static_cast<std::int64_t>(5 + 1 + longest.size()));
+  CHECK(most <= std::size_t{1} << 20);
+  CHECK(ever_mapped == 1);
 }
 
 TEST_CASE("a folder with a link that leads nowhere is refused, with the link") {
@@ -143,6 +214,9 @@ TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, w
   write_file(folder / "empty.txt", "");
   write_file(folder / "short.txt", "0123456789");
   write_file(folder / "latin1.txt", "caf\xE9 and more");
+  write_file(folder / "a.npy", std::string("\x93NUMPY\1\0", 8));
+  write_file(folder / "a.gz", std::string("\x1F\x8B\x08\0\0", 5));
+  write_file(folder / "ids.dat", std::string("ab\0c", 4));
   fs::create_directories(folder / "nothing");
   fs::create_directories(folder / "binary");
   write_file(folder / "binary" / "x.bin", std::string("\0\1", 2));
@@ -155,8 +229,9 @@ TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, w
   is(refused(options_for("", "char")), ExitCode::usage, "no text is given");
   is(refused(options_for(folder / "absent", "char")), ExitCode::usage, "absent does not exist");
   is(refused(options_for(folder / "empty.txt", "char")), ExitCode::data, "empty.txt is empty (0 bytes)");
-  is(refused(options_for(folder / "nothing", "char")), ExitCode::data, "holds no text file (0 files");
-  is(refused(options_for(folder / "binary", "char")), ExitCode::data, "holds no text file (1 files");
+  is(refused(options_for(folder / "nothing", "char")), ExitCode::data, "nothing holds no text file; expected");
+  is(refused(options_for(folder / "binary", "char")), ExitCode::data,
+     "binary holds no text file; left out: 1 binary; expected");
   is(refused(options_for(folder / "latin1.txt", "char")), ExitCode::data,
      "latin1.txt byte 3 of 13 (0xE9) is not UTF-8");
   CHECK(load_corpus(options_for(folder / "latin1.txt", "byte", 0.0)).tokens() == 13);
@@ -168,6 +243,12 @@ TEST_CASE("missing, empty, too short, unreadable, not UTF-8: one message each, w
   is(refused(options_for(folder / "short.txt", "char", 1.0)), ExitCode::usage, "--val-fraction is 1");
   is(refused(options_for(folder / "short.txt", "char", -0.1)), ExitCode::usage, "--val-fraction");
   is(refused(options_for(folder / "short.txt", "word")), ExitCode::usage, "unknown tokenizer \"word\"");
+  for (const char* tokenizer : {"char", "byte"}) {
+    is(refused(options_for(folder / "a.npy", tokenizer)), ExitCode::data, "a.npy is no text, but an array of NumPy");
+    is(refused(options_for(folder / "a.gz", tokenizer)), ExitCode::data,
+       "compressed by gzip; prepare_data reads it if");
+    is(refused(options_for(folder / "ids.dat", tokenizer)), ExitCode::data, "byte 2 is zero; give a text");
+  }
   is(refused(options_for("/dev/null", "char")), ExitCode::data, "not a regular file but a device");
   write_file(folder / "fake.tokens", "not a shard");
   is(refused(options_for(folder / "fake.tokens", std::nullopt)), ExitCode::data, "fake.tokens byte 11");

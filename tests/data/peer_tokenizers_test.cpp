@@ -154,7 +154,9 @@ TEST_CASE("several threads give the ids of one") {
     const auto tokenizer = golden_tokenizer(entry["name"].get<std::string>());
     Ids parallel;
     set_threads(3);
-    append_ids_in_parallel(*tokenizer, text, parallel);
+    encode_in_parallel(*tokenizer, text, [&](std::span<const std::int32_t> ids) {
+      parallel.insert(parallel.end(), ids.begin(), ids.end());
+    });
     set_threads(before);
     CHECK(parallel == tokenizer->encode(text));
   }

@@ -205,11 +205,18 @@ TEST_CASE("prepare_data: killed in the middle or told to stop, the same command 
   const auto shell = [&](const std::string& lines) { return shell_in(folder, lines); };
   REQUIRE(shell(command + " --out whole --workers 1") == 0);
   // --out in the folder of the texts: what is left of an earlier start is no text.
-  fs::create_directories(folder / "texts" / "out.partial");
-  write_plainly(folder / "texts" / "out.partial" / "left.txt", "left");
+  for (const char* job : {"out.partial", "other.partial"}) {
+    fs::create_directories(folder / "texts" / job);
+    write_plainly(folder / "texts" / job / ".lock", "host a, process 1");
+  }
+  write_plainly(folder / "texts" / "other.partial" / "progress.json",
+                "{\n \"complete\": false,\n \"format\": \"trireme prepare_data 1\"\n}\n");
+  write_plainly(folder / "texts" / "other.partial" / "left.txt", "left");
   write_plainly(folder / "texts" / "a.txt", "abc");
   REQUIRE(shell(program + " --data texts --tokenizer byte --out texts/out") == 0);
   CHECK(content_of(folder / "said").find("wrote texts/out: 3 tokens") != std::string::npos);
+  CHECK(content_of(folder / "said").find("2 written by Trireme (the first: texts/other.partial/left.txt)") !=
+        std::string::npos);
   const std::string expected = everything_in(folder / "whole");
   CHECK(fs::exists(folder / "whole" / "tokens_00002.tokens"));
   int stopped = 0;

@@ -134,6 +134,17 @@ std::string read_all_of(const std::string& stored, Compression compression) {
   return text;
 }
 
+TEST_CASE("a byte-order mark at the beginning of a file is no text, whatever its format") {
+  const TempFolder folder;
+  write_file(folder / "a.jsonl", "\xEF\xBB\xBF{\"text\": \"one\"}\n");
+  write_file(folder / "b.txt", "\xEF\xBB\xBFtwo");
+  write_file(folder / "c.txt", "\xEF\xBB\xBF");
+  std::string all;
+  for_each_text(find_text_inputs(folder.path(), std::nullopt), "text",
+                [&](const TextBlock&, std::string_view text, std::int64_t) { all += text; });
+  CHECK(all == "onetwo");
+}
+
 TEST_CASE("the same documents give the same tokens in every format, with any number of workers and any blocks") {
   const TempFolder folder;
   const Texts documents = make_documents(200);
@@ -187,7 +198,7 @@ TEST_CASE("a text is cut into blocks without a trace, and a folder is read in or
   CHECK(result.ids == expected_ids({text, "short", "of JSON", "last"}));
   CHECK(result.state.counts.documents == 4);
   CHECK(result.state.counts.left_out.too_short == 1);
-  CHECK(find_text_inputs(folder / "texts", std::nullopt).skipped == 2);
+  CHECK(find_text_inputs(folder / "texts", std::nullopt).left_out.all() == 2);
 }
 
 TEST_CASE("filters and duplicates: what is left out is counted, and independent of workers") {

@@ -72,12 +72,12 @@ DialogueData load_dialogues(const DataOptions& o, const ChatTemplate& chat, std:
   DialogueData data;
   data.train = std::make_shared<const PackedDialogues>(train, context, seed, true);
   if (!validation.empty()) data.validation = std::make_shared<const PackedDialogues>(validation, context, seed, false);
-  data.corpus = {.train = tokens_of(train, tokenizer->vocab_size()),
-                 .validation = validation.empty() ? TokenRange() : tokens_of(validation, tokenizer->vocab_size()),
-                 .parts = {},
-                 .tokenizer = tokenizer};
+  data.corpus.train = tokens_of(train, tokenizer->vocab_size());
+  if (!validation.empty()) data.corpus.validation = tokens_of(validation, tokenizer->vocab_size());
+  data.corpus.tokenizer = tokenizer;
   const std::string all = text + '\0' + chat.source();
   data.corpus.hash = hash_bytes(all) ^ tokenizer->hash();
+  data.corpus.files = {{std::filesystem::path(o.data).filename().string(), text.size(), hash_bytes(text)}};
   return data;
 }
 

@@ -22,6 +22,7 @@
 #include "train/gpt/validate_gpt.h"
 #include "train/program/signals.h"
 #include "train/program/units.h"
+#include "train/runs/data_list.h"
 
 namespace trireme {
 namespace {
@@ -321,6 +322,7 @@ RunIdentity GptTask::identity() const {
           .tokenizer = corpus_->tokenizer->to_json(),
           .data = corpus_->hash ^ (static_cast<std::uint64_t>(o_.data.packing) << 60),  // samples depend on it
           .val_fraction = o_.data.val_fraction,
+          .files = data_list(corpus_->files),
           .usage = usage_ == UsageTexts() ? "" : usage_.to_json()};
 }
 
@@ -344,6 +346,7 @@ std::string GptTask::data_row() const {
     text += fmt::format("\n{}: {:.4g} % of the samples, {} tokens, {:.3g} epochs in {} steps", part.path,
                         100 * part.weight, thousands(part.train.count()), read[i].second, thousands(o_.schedule.steps));
   }
+  if (corpus_->left_out.all() > 0) text += "\nfiles left out: " + corpus_->left_out.text();
   return text;
 }
 

@@ -182,7 +182,8 @@ void RankRun::begin() {
   }
   rank_.folder->set(options_.run.out);
   if (rank_.first()) {
-    if (const std::string said = folder_.open(options_.run.config, progress_.steps); !said.empty()) events_.say(said);
+    if (const std::string said = folder_.open(options_.run.config, progress_.steps, identity_.files); !said.empty())
+      events_.say(said);
   }
   events_.emit(RunBegan{.first_step = progress_.steps,
                         .steps = options_.schedule.steps,

@@ -69,8 +69,9 @@ Error to_error(const std::exception_ptr& exception) {
     std::rethrow_exception(exception);
   } catch (const Error& error) { return error; } catch (const std::bad_alloc&) {
     return {ExitCode::retryable, "memory",
-            "out of host memory, asked for by something other than a tensor; lower --micro-batch, --context or the "
-            "model's size"};
+            "out of host memory, asked for by something other than a tensor; expected that it suffices; free some, or "
+            "give the program less at once: in training a smaller --micro-batch, --context or model, in prepare_data "
+            "shorter texts or fewer --workers"};
   } catch (const std::filesystem::filesystem_error& error) {  // a name that is too long, a loop of links, no permission
     return {ExitCode::io, "io", fmt::format("cannot look at {}: {}", error.path1().string(), error.code().message())};
   } catch (const std::system_error& error) {  // thrown by threads

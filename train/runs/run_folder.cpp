@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "parallel/checkpoint/folder.h"
 #include "train/program/screen.h"
+#include "train/runs/data_list.h"
 #include "train/runs/origin.h"
 #include "train/runs/saved_run.h"
 
@@ -21,7 +22,7 @@ constexpr const char* lock_name = ".lock";
 
 /// True for a temporary file that a killed run left behind (core/io.h).
 bool is_leftover(const std::string& name) {
-  for (const std::string written : {RunFolder::config_name, RunFolder::metrics_name})
+  for (const std::string written : {RunFolder::config_name, RunFolder::metrics_name, data_list_name})
     if (name.starts_with(written + ".tmp.")) return true;
   return false;
 }
@@ -158,7 +159,7 @@ void RunFolder::lock() {
   name_out([&] { lock_ = std::make_unique<FileLock>(path_ / lock_name); });
 }
 
-std::string RunFolder::open(const std::string& config, std::int64_t steps) {
+std::string RunFolder::open(const std::string& config, std::int64_t steps, const std::string& data) {
   if (path_.empty()) return {};
   std::string said;
   name_out([&] {
@@ -169,6 +170,7 @@ std::string RunFolder::open(const std::string& config, std::int64_t steps) {
       if (is_leftover(name)) remove_file(path_ / name);
     }
     write_file(path_ / config_name, config);
+    if (!data.empty()) write_file(path_ / data_list_name, data);
     if (resumed_ && (steps == 0 || begins_again_)) said = set_metrics_aside();
     if (resumed_) keep_first(steps);
     metrics_ = std::make_unique<AppendFile>(path_ / metrics_name);

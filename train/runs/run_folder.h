@@ -38,11 +38,12 @@ class RunFolder {
   /// Locks the folder if it exists, before anything in it is read. Throws ExitCode::locked, with the owner, if another
   /// run is writing there.
   void lock();
-  /// Creates the folder, locks it, writes config.json and opens metrics.jsonl. Only the first `steps` steps stay in
+  /// Creates the folder, locks it, writes config.json and data.txt, and opens metrics.jsonl. `data`: data_list()
+  /// (train/runs/data_list.h); empty: not written. Only the first `steps` steps stay in
   /// metrics.jsonl, because later steps are made again. If the run in the folder has saved nothing, its lines move to
   /// metrics_before.jsonl and a message about that is returned; otherwise the result is empty. Throws ExitCode::io with
   /// --out in the text, and the errors of lock().
-  std::string open(const std::string& config, std::int64_t steps = 0);
+  std::string open(const std::string& config, std::int64_t steps = 0, const std::string& data = "");
   /// After a rollback to step `steps`: keeps only the lines of metrics.jsonl up to it.
   void rewind(std::int64_t steps);
   /// Appends a line to metrics.jsonl. If that fails, prints one warning and continues; the line is written with a later

@@ -8,6 +8,7 @@
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 #include "train/program/version.h"
+#include "train/runs/data_list.h"
 
 namespace trireme {
 namespace {
@@ -143,13 +144,18 @@ void require_base(const Checkpoint& saved, const Model& model, const RunIdentity
        path.string(), safe_text(base), safe_text(base));
 }
 
+/// The first file of --data that is not as it was, or `otherwise`.
+std::string what_differs(const fs::path& checkpoint, const RunIdentity& run, const char* otherwise) {
+  const std::string difference = difference_to_saved(checkpoint, run.files);
+  return difference.empty() ? otherwise : difference;
+}
+
 void require_same_data(const nlohmann::json& saved, const RunIdentity& run, const fs::path& path) {
   require_same("--val-fraction", saved.at("val_fraction").dump(), nlohmann::json(run.val_fraction).dump(), path);
   if (saved.at("hash").get<std::uint64_t>() == run.data) return;
   fail(ExitCode::usage, "resume",
-       "{} was saved by a run on other data: text or tokenizer differ; expected the same tokens; change --data, or "
-       "start without --resume",
-       path.string());
+       "{} was saved by a run on other data: {}; expected the same tokens; change --data, or start without --resume",
+       path.string(), what_differs(path, run, "text or tokenizer differ"));
 }
 
 }  // namespace
@@ -193,8 +199,8 @@ void require_same_run(const Checkpoint& saved, const Model& model, const RunIden
   // Checked before the model, because the model's --vocab follows from the data.
   if (saved.run("tokenizer") != run.tokenizer)
     fail(ExitCode::usage, "resume",
-         "{} was saved with another tokenizer than this data gives; use the same --data and --tokenizer",
-         path.string());
+         "{} was saved with another tokenizer than this data gives: {}; use the same --data and --tokenizer",
+         path.string(), what_differs(path, run, "text or flags differ"));
   require_same_model(saved, model);
   require_same("--seed", safe_text(saved.run("seed")), std::to_string(run.seed), path);
   if (run.data != 0)

@@ -59,6 +59,7 @@ struct RunIdentity {
   std::string tokenizer = {};  ///< Tokenizer::to_json(); empty: the model reads no text
   std::uint64_t data = 0;      ///< Corpus::hash; 0: not known
   double val_fraction = 0;     ///< fraction of the data that is kept for validation
+  std::string files = {};      ///< data_list() of the data; empty: not known
   std::string usage = {};      ///< how the model is used (train/gpt/usage_texts.h); is stored, and may change
 };
 

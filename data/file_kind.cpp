@@ -1,0 +1,98 @@
+#include "data/file_kind.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+#include "core/io.h"
+#include "data/token_shard.h"
+#include "data/tokenizer.h"
+
+namespace trireme {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// How a file of these programs begins, and what else stands in its first bytes.
+struct Sign {
+  std::string_view begin, also;
+  FileKind kind = FileKind::own;
+};
+
+constexpr std::array signs = {
+    Sign{"{\n  \"", "\n  \"micro-batch\": ", FileKind::own_folder},                          // config.json of a run
+    Sign{"{\"checksum\":\"", "\"format\":\"trireme checkpoint ", FileKind::own_folder},      // manifest.json
+    Sign{"{\n \"", "\n \"format\": \"trireme prepare_data ", FileKind::own_folder},          // progress.json
+    Sign{"{\n  \"", "\n  \"architectures\": [", FileKind::own_folder},                       // config.json of a model
+    Sign{"{\"step\":", ",\"loss\":"},                                                        // metrics.jsonl
+    Sign{"{\"step\":", ",\"val_loss\":"},                                                    // best.json
+    Sign{"# the files of --data: hash, bytes, name\n", ""},                                  // data.txt
+    Sign{"step_0000", " "},                                                                  // resuming
+    Sign{"{\"when\":\"", "\"restart\":"},                                                    // incidents.jsonl
+    Sign{"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", "\"args\":{\"name\":\"rank "},  // --profile
+    Sign{"<svg xmlns=", "aria-labelledby=\"title description\" font-family=\"Helvetica, Arial, sans-serif\""},  // --svg
+    Sign{"trireme: FATAL[", ""},                       // flight_recorder.txt, a log
+    Sign{"device           ", "\nprecision        "},  // a log of train_gpt
+    Sign{"{\"event\":\"run_planned\"", ""},            // the same with --json
+};
+
+/// A log that the shell writes for this process grows while it is read.
+bool is_standard_output(const fs::path& path) {
+  struct stat file {};
+  struct stat stream {};
+  if (::stat(path.c_str(), &file) != 0) return false;
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO})
+    if (::fstat(descriptor, &stream) == 0 && stream.st_dev == file.st_dev && stream.st_ino == file.st_ino) return true;
+  return false;
+}
+
+struct BinaryFormat {
+  std::string_view begin, text;
+};
+
+constexpr std::array binary_formats = {
+    BinaryFormat{"\x1F\x8B", "compressed by gzip; prepare_data reads it if its name ends in .gz"},
+    BinaryFormat{"\x28\xB5\x2F\xFD", "compressed by zstd; prepare_data reads it if its name ends in .zst"},
+    BinaryFormat{"\x93NUMPY", "an array of NumPy; give the text that it was made of, or name a file of ids .bin"},
+    BinaryFormat{"\xFF\xFE", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
+    BinaryFormat{"\xFE\xFF", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
+    BinaryFormat{"%PDF-", "a PDF; extract its text: pdftotext"},
+    BinaryFormat{"PK\x03\x04", "a zip archive; unpack it"},
+};
+
+}  // namespace
+
+std::string describe_binary(std::string_view head) {
+  for (const BinaryFormat& format : binary_formats)
+    if (head.starts_with(format.begin)) return std::string(format.text);
+  return fmt::format("byte {} is zero; give a text; token ids of other programs have names that end in .bin",
+                     head.find('\0'));
+}
+
+std::string first_bytes(const fs::path& path) {
+  const InputFile file(path);
+  // The word that marks our tokenizers may stand behind a large vocabulary.
+  const std::uint64_t most = path.filename() == shard_tokenizer_name ? read_limits::tokenizer.bytes : sniffed_bytes;
+  std::string head(std::min(file.size(), most), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(head)));
+  return head;
+}
+
+FileKind kind_of(const fs::path& path, std::string_view head) {
+  if (is_standard_output(path)) return FileKind::own;
+  if (head.empty()) return FileKind::empty;
+  if (head.find('\0') != std::string_view::npos) return FileKind::binary;
+  if (path.filename() == shard_tokenizer_name &&
+      head.find(fmt::format("\"format\": \"{}\"", tokenizer_format)) != std::string_view::npos)
+    return FileKind::shard_tokenizer;  // as Tokenizer::to_json() writes it
+  for (const Sign& sign : signs)
+    if (head.starts_with(sign.begin) && head.find(sign.also) != std::string_view::npos) return sign.kind;
+  return FileKind::text;
+}
+
+}  // namespace trireme

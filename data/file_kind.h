@@ -1,0 +1,33 @@
+// What a file of a data folder is, by its first bytes: text, or something that nobody wants to train on.
+//
+// Runs, checkpoints, jobs of prepare_data, models, pictures, profiles and logs of these programs are text as well. A
+// run may be kept below the folder that it reads, so that what it writes must not become its data. Read next:
+// data/text_files.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// `own`: this program wrote it. `own_folder`: also everything that is in its folder, and below.
+enum class FileKind : std::uint8_t { text, empty, binary, shard_tokenizer, own, own_folder };
+
+/// With which some editors begin a file in UTF-8. It is no part of the text.
+inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+inline constexpr std::size_t sniffed_bytes = std::size_t{1} << 16;
+
+/// The first `sniffed_bytes` of a file. Throws as InputFile does.
+std::string first_bytes(const std::filesystem::path& path);
+
+/// `head`: first_bytes(). A file that is the standard output or error of this process is `own`, too.
+FileKind kind_of(const std::filesystem::path& path, std::string_view head);
+
+/// What a binary file is, and what to do with it, for messages: "compressed by gzip; prepare_data reads it, ...".
+std::string describe_binary(std::string_view head);
+
+}  // namespace trireme
