@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -36,6 +37,10 @@ const std::vector<int>& usable_cores() {
   // watch the ranks start and end while the process exits.
   static const auto* const cores = new std::vector<int>(cores_in_mask());
   return *cores;
+}
+
+int within_quota(int cores, std::optional<double> quota) {
+  return quota ? std::max(1, static_cast<int>(std::min<double>(*quota, cores))) : cores;
 }
 
 OwnCores::OwnCores(int first, int parts) : outer_(share_of_thread) {

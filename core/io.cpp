@@ -430,10 +430,22 @@ namespace {
            : std::string());
 }
 
+/// True for what file systems without locks return: some network file systems have them only if mounted so.
+bool means_no_locks(int error) { return error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP || error == EINVAL; }
+
+/// Some file systems have only one of the two kinds of locks. Both end with the open file, so with its process.
+int try_lock_once(int fd, int kind) {
+  const int status = uninterrupted([&] { return ::flock(fd, kind | LOCK_NB); });
+  if (status == 0 || !means_no_locks(errno)) return status;
+  struct flock whole {};  // from byte 0 to the end
+  whole.l_type = kind == LOCK_EX ? F_WRLCK : F_RDLCK;
+  return uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &whole); });
+}
+
 /// Tries several times: a process that only checks the lock holds it for a moment.
 int try_lock(int fd, int kind) {
   for (int attempt = 0;; ++attempt) {
-    const int status = uninterrupted([&] { return ::flock(fd, kind | LOCK_NB); });
+    const int status = try_lock_once(fd, kind);
     if (status == 0 || errno != EWOULDBLOCK || attempt == 5) return status;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -448,20 +460,24 @@ void FileLock::require_free(const fs::path& path) {
   io::close(fd);
 }
 
-FileLock::FileLock(const fs::path& path)
+FileLock::FileLock(const fs::path& path, const std::function<void(const std::string&)>& warn)
     : fd_(uninterrupted([&] { return io::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode); })) {
   if (fd_ < 0) fail_io(errno, "open", path);
-  if (try_lock(fd_, LOCK_EX) == 0) {
-    // The owner's line is only for messages: if the disk is too full to write it, the lock still holds.
-    const std::string owner = this_owner();
-    std::uint64_t written = 0;
-    if (io::ftruncate(fd_, 0) == 0) static_cast<void>(write_all(fd_, std::as_bytes(std::span(owner)), written));
-    return;
+  const int error = try_lock(fd_, LOCK_EX) == 0 ? 0 : errno;
+  if (error == EWOULDBLOCK) fail_locked(fd_, path);
+  if (error != 0 && !means_no_locks(error)) {
+    io::close(fd_);
+    fail_io(error, "lock", path);
   }
-  if (errno == EWOULDBLOCK) fail_locked(fd_, path);
-  const int error = errno;
-  io::close(fd_);
-  fail_io(error, "lock", path);
+  // The owner's line is only for messages: if the disk is too full to write it, the lock still holds.
+  const std::string owner = this_owner();
+  std::uint64_t written = 0;
+  if (io::ftruncate(fd_, 0) == 0) static_cast<void>(write_all(fd_, std::as_bytes(std::span(owner)), written));
+  if (error != 0)
+    warn(
+        fmt::format("{} is not locked: its file system has no locks ({}); two runs that write to this folder at once "
+                    "would damage each other's files: start one at a time, or choose another file system",
+                    path.string(), std::generic_category().message(error)));
 }
 
 FileLock::~FileLock() { io::close(fd_); }

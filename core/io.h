@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -158,8 +159,9 @@ class AtomicFolder {
 class FileLock {
  public:
   /// Creates the file if needed and writes the owner into it: host, process, start time, a random number. Throws
-  /// ExitCode::locked, naming the owner, if another process or another object holds the lock.
-  explicit FileLock(const std::filesystem::path& path);
+  /// ExitCode::locked, naming the owner, if another process or another object holds the lock. If the file system has no
+  /// locks, passes what that means to `warn`, and nothing is locked.
+  FileLock(const std::filesystem::path& path, const std::function<void(const std::string&)>& warn);
   /// Throws as the constructor does if the lock is held. Changes nothing; any number of processes may check at once.
   static void require_free(const std::filesystem::path& path);
   ~FileLock();

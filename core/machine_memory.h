@@ -4,10 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace trireme {
 
@@ -17,9 +13,5 @@ struct HostMemory {
 };
 /// The machine's memory, or the limit of this process's control group if that is smaller. Swap space does not count.
 HostMemory host_memory();
-
-/// The smallest limit of a control group and those above it. `own_groups`: the content of /proc/self/cgroup; `root`:
-/// where control groups are mounted, /sys/fs/cgroup. Versions 1 and 2. Nothing if none sets a limit.
-std::optional<std::uint64_t> control_group_limit(const std::filesystem::path& root, std::string_view own_groups);
 
 }  // namespace trireme

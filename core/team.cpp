@@ -161,7 +161,7 @@ class Team {
 
 thread_local Team* Team::current = nullptr;
 thread_local std::unique_ptr<Team> own_team;
-thread_local int wanted = 0;  // 0: the number of usable cores
+thread_local int wanted = 0;  // 0: the number of usable cores, within the quota
 
 void run_one_by_one(int parts, Body body) noexcept {
   for (int part = 0; part < parts; ++part) body(part);
@@ -193,7 +193,7 @@ void barrier(int parts) {
 
 int threads() {
   if (team::inside_part) return 1;
-  return team::wanted > 0 ? team::wanted : static_cast<int>(usable_cores().size());
+  return team::wanted > 0 ? team::wanted : within_quota(static_cast<int>(usable_cores().size()));
 }
 
 void set_threads(int count) { team::wanted = std::max(1, count); }

@@ -13,8 +13,8 @@
 
 namespace trireme {
 
-/// Size of the calling rank's team: the value of set_threads(), by default the number of cores this process may use; 1
-/// inside a part, since parts do not split further.
+/// Size of the calling rank's team: the value of set_threads(), by default the number of cores this process may use,
+/// within its quota of processor time; 1 inside a part, since parts do not split further.
 int threads();
 /// Sets the size of the calling thread's team from here on; a count below 1 is taken as 1.
 void set_threads(int count);

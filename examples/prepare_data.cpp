@@ -239,7 +239,7 @@ class Job {
     work_ = work_folder(out_);
     RemovedOnSignal on_signal;
     make_temporary_folder({}, work_);
-    const FileLock lock(work_ / lock_name);
+    const FileLock lock(work_ / lock_name, [](const std::string& text) { Screen::of_process().warning(text); });
     if (is_there(work_ / prepare_state_name)) {
       on_signal.keep(told_to_stop);
     } else {

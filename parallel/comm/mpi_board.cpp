@@ -1,8 +1,12 @@
 #include "parallel/comm/mpi_board.h"
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <new>
+
+#include "core/error.h"
+#include "parallel/comm/mpi_runtime.h"
 
 namespace trireme::comm::mpi {
 namespace {
@@ -31,34 +35,50 @@ T* aligned(void* memory) {
   return static_cast<T*>(std::align(alignof(T), sizeof(T), memory, space));
 }
 
+/// Throws for memory that MPI could not share between `ranks` ranks.
+[[noreturn]] void fail_shared_memory(std::size_t bytes, int ranks, int code) {
+  constexpr const char* place = "/dev/shm";  // Open MPI and MPICH share memory by files there
+  std::error_code unknown;
+  const auto space = std::filesystem::space(place, unknown);
+  const std::string available = unknown ? "an unknown number" : fmt::format("{}", space.available);
+  fail(ExitCode::retryable, "memory",
+       "the {} ranks of this machine cannot share memory: {}; expected more than {} bytes free in {}, which has {}; "
+       "remove what "
+       "ended jobs left there (vader_segment.*, osc_sm.*), or enlarge it (mount -o remount,size=64m {}; docker run "
+       "--shm-size=64m)",
+       ranks, error_text(code), bytes, place, available, place);
+}
+
 }  // namespace
 
 Board::Board(MPI_Comm world) {
   int world_size = 0, world_rank = 0;
-  MPI_Comm_size(world, &world_size);
-  MPI_Comm_rank(world, &world_rank);
+  check_code(MPI_Comm_size(world, &world_size), "mpi");
+  check_code(MPI_Comm_rank(world, &world_rank), "mpi");
   MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node);
-  MPI_Comm_size(node, &ranks_here_);
+  check_code(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node), "mpi");
+  check_code(MPI_Comm_size(node, &ranks_here_), "mpi");
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks_here_));
-  MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node);
+  check_code(MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node), "mpi");
 
   MPI_Win window = MPI_WIN_NULL;  // freed by MPI_Finalize
   void* own = nullptr;
-  MPI_Win_allocate_shared(static_cast<MPI_Aint>(sizeof(Page) + alignof(Page)), 1, MPI_INFO_NULL, node,
-                          static_cast<void*>(&own), &window);
+  constexpr std::size_t size = sizeof(Page) + alignof(Page);
+  const int code =
+      MPI_Win_allocate_shared(static_cast<MPI_Aint>(size), 1, MPI_INFO_NULL, node, static_cast<void*>(&own), &window);
+  if (code != MPI_SUCCESS) fail_shared_memory(size * world_ranks.size(), ranks_here_, code);
   ranks_.resize(static_cast<std::size_t>(world_size), nullptr);
   for (int rank = 0; rank < ranks_here_; ++rank) {
     MPI_Aint bytes = 0;
     int unit = 0;
     void* base = nullptr;
-    MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&base));
+    check_code(MPI_Win_shared_query(window, rank, &bytes, &unit, static_cast<void*>(&base)), "mpi");
     ranks_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(rank)])] = aligned<Page>(base);
   }
   mine_ = aligned<Page>(own);
   new (&mine_->watch) watch::RankPage();
   for (int line = 0; line < lines; ++line) close(line);
-  MPI_Barrier(node);
+  check_code(MPI_Barrier(node), "mpi");
 }
 
 int Board::open(std::uint64_t group) {

@@ -263,11 +263,11 @@ void MpiGroup::with_part_of_rows(const Call& call, std::int64_t part, const Use&
     const auto row = static_cast<MPI_Aint>(call.s.count) * static_cast<MPI_Aint>(call.element());  // bytes
     check_code(MPI_Type_create_resized(elements, 0, row, &type), where);
     check_code(MPI_Type_commit(&type), where);
-    MPI_Type_free(&elements);
+    check_code(MPI_Type_free(&elements), where);
   }
   use(type);
   const std::scoped_lock lock(runtime_.lock());
-  MPI_Type_free(&type);
+  check_code(MPI_Type_free(&type), where);
 }
 
 template <class Start>

@@ -30,7 +30,7 @@ std::vector<hosts::Host> find_hosts(MPI_Comm world, const watch::Board& board) {
   ::gethostname(name.data(), name.size() - 1);
   mine.name = watch::FixedText<64>(name.data());
   std::vector<Home> homes(static_cast<std::size_t>(board.ranks()));
-  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, homes.data(), sizeof mine, MPI_BYTE, world);
+  check_code(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, homes.data(), sizeof mine, MPI_BYTE, world), "mpi");
   std::map<int, hosts::Host> found;
   for (std::size_t rank = 0; rank < homes.size(); ++rank) {
     hosts::Host& host = found[homes[rank].first_rank];
@@ -63,11 +63,11 @@ HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& 
   std::vector<hosts::Host> list = find_hosts(world, *board);
   if (list.size() == 1) return {};
   int rank = 0;
-  MPI_Comm_rank(world, &rank);
+  check_code(MPI_Comm_rank(world, &rank), "mpi");
   hosts::Listener listener = rank == 0 ? hosts::listen_anywhere() : hosts::Listener();
   FixedInvitation fixed;
   if (rank == 0) fixed = fixed_of(hosts::make_invitation(listener));
-  MPI_Bcast(&fixed, sizeof fixed, MPI_BYTE, 0, world);
+  check_code(MPI_Bcast(&fixed, sizeof fixed, MPI_BYTE, 0, world), "mpi");
   const hosts::Invitation invitation = invitation_of(fixed);
   if (rank == 0) {
     auto links =

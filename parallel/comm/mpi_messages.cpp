@@ -69,7 +69,7 @@ class Receiving : public Work::State {
     if (over == 0) return false;
     finished_ = true;
     MPI_Count count = 0;
-    MPI_Get_elements_x(&status, bits_of(y_.dtype()), &count);
+    check_code(MPI_Get_elements_x(&status, bits_of(y_.dtype()), &count), "recv");
     if (count != y_.count()) {
       fail(ExitCode::desync, "recv",
            "group '{}', tag {}: rank {} sent {} elements, rank {} expected {} {}; make both sides agree",
@@ -109,7 +109,7 @@ class MessageType {
     check_code(MPI_Type_commit(&type_), where);
   }
   ~MessageType() {
-    if (made_) MPI_Type_free(&type_);  // MPI keeps it alive for messages under way
+    if (made_) static_cast<void>(MPI_Type_free(&type_));  // MPI keeps it alive for messages under way
   }
   MessageType(const MessageType&) = delete;
   MessageType& operator=(const MessageType&) = delete;
@@ -215,11 +215,12 @@ std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_r
   {
     const std::scoped_lock lock(runtime_.lock());
     MPI_Group world_group = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
-    MPI_Comm_group(runtime_.control(), &world_group);
-    MPI_Group_incl(world_group, static_cast<int>(world_ranks.size()), world_ranks.data(), &group);
+    check_code(MPI_Comm_group(runtime_.control(), &world_group), "subgroup");
+    check_code(MPI_Group_incl(world_group, static_cast<int>(world_ranks.size()), world_ranks.data(), &group),
+               "subgroup");
     check_code(MPI_Comm_create_group(runtime_.control(), group, tag, &communicator), "subgroup");
-    MPI_Group_free(&group);
-    MPI_Group_free(&world_group);
+    check_code(MPI_Group_free(&group), "subgroup");
+    check_code(MPI_Group_free(&world_group), "subgroup");
   }
   return std::make_shared<MpiGroup>(communicator, name, place, world_ranks, instance, how_);
 }

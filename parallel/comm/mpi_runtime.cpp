@@ -22,19 +22,23 @@ constexpr auto shortest_sleep = std::chrono::microseconds(20), longest_sleep = s
 
 }  // namespace
 
+std::string error_text(int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return fmt::format("error {}", code);
+  return fmt::format("MPI says: {}", text);
+}
+
 void check_code(int code, const char* where) {
   if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0, kind = MPI_SUCCESS;
-  MPI_Error_string(code, text, &length);
-  MPI_Error_class(code, &kind);
-  if (kind == MPI_ERR_TRUNCATE) {
+  int kind = MPI_SUCCESS;
+  if (MPI_Error_class(code, &kind) == MPI_SUCCESS && kind == MPI_ERR_TRUNCATE) {
     fail(ExitCode::desync, where,
          "a peer sent more elements than this rank expects ({}); every rank must call the same "
          "operations with the same counts",
-         text);
+         error_text(code));
   }
-  fail(ExitCode::retryable, where, "MPI says: {}", text);
+  fail(ExitCode::retryable, where, "{}", error_text(code));
 }
 
 MPI_Datatype bits_of(DType dtype) {
@@ -82,14 +86,11 @@ Runtime::Runtime() {
     trireme::fail(ExitCode::usage, "mpi",
                   "this MPI cannot be called from several threads (level {}, needs MPI_THREAD_SERIALIZED)", provided);
   }
-  initialised = true;
-  MPI_Comm_dup(MPI_COMM_WORLD, &world_);
-  MPI_Comm_dup(MPI_COMM_WORLD, &control_);
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);  // inherited by the communicators made from it
-  MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(world_, &rank_);
-  MPI_Comm_size(world_, &size_);
+  check_code(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "mpi");  // copies of it inherit this
+  check_code(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "mpi");
+  check_code(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "mpi");
+  check_code(MPI_Comm_rank(world_, &rank_), "mpi");
+  check_code(MPI_Comm_size(world_, &size_), "mpi");
   if (under_mpi_launcher() && size_ != mpi_launcher_size()) {
     trireme::fail(ExitCode::usage, "mpi",
                   "the launcher says there are {} ranks, MPI says {}; start with the mpirun of the Open MPI "
@@ -99,6 +100,7 @@ Runtime::Runtime() {
   board_ = std::make_unique<Board>(world_);
   spin_ = board_->ranks_here() <= static_cast<int>(std::thread::hardware_concurrency());
   std::atexit([] { get().finalize(); });
+  initialised = true;
 }
 
 void Runtime::watch(const WatchOptions& options) {
@@ -210,16 +212,16 @@ void Runtime::finalize() {
     return;
   }
   MPI_Request request = MPI_REQUEST_NULL;
-  {
-    const std::scoped_lock lock(mutex_);
-    MPI_Ibarrier(control_, &request);
-  }
   const auto over = [&] {
     int flag = 0;
-    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    check_code(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "mpi");
     return flag != 0 && reap();
   };
   try {
+    {
+      const std::scoped_lock lock(mutex_);
+      check_code(MPI_Ibarrier(control_, &request), "mpi");
+    }
     const watch::Blocked blocked;
     const watch::Recording record(subgroup_record("the end of the job"));
     const auto missing = [this] { return running(); };
@@ -239,8 +241,8 @@ void Runtime::finalize() {
   }
   sends_changed_.notify_one();
   if (pump_.joinable()) pump_.join();
-  failed_ = true;  // nothing may call MPI from here on
-  MPI_Finalize();
+  failed_ = true;                     // nothing may call MPI from here on
+  static_cast<void>(MPI_Finalize());  // the process ends with or without it
 }
 
 std::shared_ptr<const watch::Board> Runtime::pages() const { return beacon_ ? beacon_->board() : nullptr; }
@@ -267,7 +269,7 @@ void Runtime::abort(int exit_code) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::_Exit(exit_code);
   }).detach();
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  static_cast<void>(MPI_Abort(MPI_COMM_WORLD, exit_code));
   std::_Exit(exit_code);
 }
 

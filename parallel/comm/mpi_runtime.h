@@ -97,7 +97,9 @@ struct HostPlace {
 HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board, double timeout,
                      const hosts::Callbacks& callbacks);
 
-/// Throws unless an MPI call returned MPI_SUCCESS.
+/// What MPI says about a result that is not MPI_SUCCESS.
+std::string error_text(int code);
+/// Throws unless an MPI call returned MPI_SUCCESS. No result of MPI may be dropped: tests/layering checks this.
 void check_code(int code, const char* where);
 /// The MPI type of an element's bits: for all operations that only move elements.
 MPI_Datatype bits_of(DType dtype);

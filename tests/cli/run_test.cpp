@@ -67,6 +67,26 @@ TEST_CASE("run: an incident says what the job ended of") {
   CHECK(contains(told.output, "run: the job ended with exit code 75 (told to leave)\n"));
 }
 
+TEST_CASE("run: the time that was lost does not depend on the clocks of the day and of the file system") {
+  for (const std::string hours : {"-1 hour", "+1 hour"}) {
+    CAPTURE(hours);
+    const Workplace work;
+    const std::string out = work.path("out");
+    // The first job saves, the second makes one step more; both leave files with the times of another clock.
+    const std::string job = write_job(
+        work, fmt::format("if [ $n = 0 ]; then\n"
+                          "  {0}/train_gpt {1} --steps 2 \"$@\"; find {2} -exec touch -d '{3}' {{}} +; exit 75\nfi\n"
+                          "echo '{{\"step\":3,' >{2}/new; touch -d '{3}' {2}/new; mv {2}/new {2}/metrics.jsonl",
+                          TRIREME_BIN, work.small_run(), out, hours));
+    const Result result = supervise(work, job);
+    INFO(result.output);
+    CHECK(result.code == 0);
+    const double lost = incidents(work).at(0).value("seconds_lost", -1.0);
+    CHECK(lost >= 0);
+    CHECK(lost < 3000);
+  }
+}
+
 TEST_CASE("run: what would end the same way again is not started again") {
   for (const int code : {64, 65, 70, 73, 74, 76, 77, 1, 130}) {
     const Workplace work;

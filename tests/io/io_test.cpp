@@ -4,11 +4,15 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -25,6 +29,31 @@ using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
+
+/// What the next locks fail with, as on a file system without them; 0: they work.
+int flock_error = 0, fcntl_error = 0;
+
+int system_result(int error, long number, int fd, int command, void* argument) {
+  if (error == 0) return static_cast<int>(::syscall(number, fd, command, argument));
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+// In place of those of the C library.
+int flock(int fd, int kind) noexcept { return system_result(flock_error, SYS_flock, fd, kind, nullptr); }
+int fcntl(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return system_result(command == F_OFD_SETLK ? fcntl_error : 0, SYS_fcntl, fd, command, argument);
+}
+
+namespace {
+
+void no_warning(const std::string& text) { FAIL_CHECK(text); }
 
 std::size_t entries_of(const TempFolder& folder) {
   const fs::directory_iterator entries(folder.path());
@@ -226,7 +255,7 @@ TEST_CASE("FileLock: a pipe in the place of a lock does not block") {
   const fs::path pipe = folder / ".lock";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   FileLock::require_free(pipe);
-  const FileLock lock(pipe);
+  const FileLock lock(pipe, no_warning);
   CHECK_THROWS_AS(FileLock::require_free(pipe), Error);
 }
 
@@ -301,13 +330,44 @@ TEST_CASE("folders are listed in order, moved, removed, and asked for room") {
 TEST_CASE("FileLock: the second process is told who holds the lock") {
   const TempFolder folder;
   const fs::path file = folder / "lock";
-  const auto second = [&] { const FileLock lock(file); };
+  const auto second = [&] { const FileLock lock(file, no_warning); };
   {
-    const FileLock lock(file);
+    const FileLock lock(file, no_warning);
     CHECK(contains(error_of(second, ExitCode::locked), fmt::format(", process {}, since 20", ::getpid())));
     CHECK(contains(read_file(file), ", number "));
   }
   CHECK(failure(second) == "nothing");
+}
+
+TEST_CASE("FileLock: a file system without flock is locked by fcntl, and one without locks is warned of") {
+  const TempFolder folder;
+  const fs::path file = folder / "lock";
+  for (const int error : {ENOSYS, ENOLCK, ENOTSUP, EOPNOTSUPP, EINVAL}) {
+    CAPTURE(error);
+    flock_error = error;
+    {
+      const FileLock lock(file, no_warning);
+      const std::string owner = fmt::format(", process {}, since 20", ::getpid());
+      CHECK(contains(error_of([&] { const FileLock second(file, no_warning); }, ExitCode::locked), owner));
+      CHECK(contains(error_of([&] { FileLock::require_free(file); }, ExitCode::locked), owner));
+    }
+    FileLock::require_free(file);
+    fcntl_error = error;
+    FileLock::require_free(file);
+    std::vector<std::string> warnings;
+    {
+      const FileLock lock(file, [&](const std::string& text) { warnings.push_back(text); });
+    }
+    CHECK(warnings == std::vector{fmt::format(
+                          "{} is not locked: its file system has no locks ({}); two runs that write to this folder at "
+                          "once would damage each other's files: start one at a time, or choose another file system",
+                          file.string(), std::strerror(error))});
+    fcntl_error = 0;
+  }
+  flock_error = EIO;
+  CHECK(
+      contains(error_of([&] { const FileLock lock(file, no_warning); }, ExitCode::io), "cannot lock " + file.string()));
+  flock_error = 0;
 }
 
 TEST_CASE("read_file: a file beyond its limit is refused with its size, and one without a size is not read further") {

@@ -99,6 +99,17 @@ TEST_CASE("checker: MPI, NCCL, intrinsics and file writes stay in their files") 
             .empty());
 }
 
+TEST_CASE("checker: the results of MPI are looked at") {
+  const std::string file = "parallel/comm/mpi_board.cpp";
+  for (const char* dropped : {"int n;\nMPI_Barrier(c);", "void f() { MPI_Barrier(c); }",
+                              "if (n > 0)\n\n  MPI_Barrier(c);", "f();  // why\n// MPI_Init\nMPI_Barrier(a,\n b);"})
+    CHECK(is_one_with(check({file, dropped}), {"drops the result of MPI_Barrier; pass it to check_code()"}));
+  for (const char* used : {"check_code(MPI_Barrier(c), where);", "check_code(\n    MPI_Barrier(c), where);",
+                           "const int code =\n    MPI_Barrier(c);", "MPI_Comm node = MPI_COMM_NULL;",
+                           "static_cast<void>(MPI_Finalize());", "return MPI_Wtime();", "f(x, MPI_Type(y));"})
+    CHECK(check({file, used}).empty());
+}
+
 TEST_CASE("checker: comments and literals are not code") {
   CHECK(check({"train/loop/a.cpp", "// MPI_Init\n/* #include \"tests/x.h\"\nMPI_Init */ int x;"}).empty());
   CHECK(check({"train/loop/a.cpp", R"(const char* s = "say \"MPI_Init\" // here"; char c = '"';)"}).empty());

@@ -170,6 +170,26 @@ void check_names(const Source& source, const Line& line, std::vector<std::string
   }
 }
 
+/// True if the statement that ends with `before` has ended, so what follows it begins one.
+bool ends_statement(std::string_view before) {
+  const std::size_t last = before.find_last_not_of(" \t\n");
+  return last != std::string_view::npos && std::string_view(";{})").find(before[last]) != std::string_view::npos;
+}
+
+/// A statement that is a call of MPI alone drops its result: a failure would be noticed only by what goes wrong later.
+void check_results(const Source& source, const std::vector<Line>& lines, std::vector<std::string>& broken) {
+  std::string before;  // the code up to here
+  for (const Line& line : lines) {
+    const std::size_t at = line.code.find("MPI_");
+    const std::size_t end = line.code.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz", at);
+    if (at != std::string::npos && end != std::string::npos && line.code[end] == '(' &&
+        ends_statement(before + line.code.substr(0, at)))
+      broken.push_back(fmt::format("{}:{}: drops the result of {}; pass it to check_code()", source.path, line.number,
+                                   line.code.substr(at, end - at)));
+    before = line.code.find_first_not_of(' ') == std::string::npos ? before : line.code;
+  }
+}
+
 }  // namespace
 
 const std::vector<std::string>& source_folders() {
@@ -195,10 +215,12 @@ std::vector<std::string> check(const Source& source) {
     return {
         fmt::format("{}:1: belongs to no layer; move it, or add its layer to tests/layering/rules.cpp", source.path)};
   std::vector<std::string> broken;
-  for (const Line& line : code_lines(source.text)) {
+  const std::vector<Line> lines = code_lines(source.text);
+  for (const Line& line : lines) {
     check_include(source, *layer, line, broken);
     if (layer->height <= kHighestLayer) check_names(source, line, broken);
   }
+  if (source.path.starts_with("parallel/comm/mpi")) check_results(source, lines, broken);
   return broken;
 }
 

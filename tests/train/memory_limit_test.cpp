@@ -1,4 +1,4 @@
-// A run that cannot fit into memory is refused with what would fit; and how much memory a control group allows.
+// A run that cannot fit into memory is refused with what would fit.
 #include "train/report/memory_limit.h"
 
 #include <doctest/doctest.h>
@@ -133,29 +133,6 @@ TEST_CASE("a run is not refused with the memory that it really uses, and is refu
   }
 }
 
-TEST_CASE("control groups: the smallest limit of the group and those above it, in both versions") {
-  const TempFolder root;
-  const auto limit = [&](std::string_view own) { return control_group_limit(root.path(), own); };
-  CHECK_FALSE(limit("0::/\n").has_value());
-  namespace fs = std::filesystem;
-  fs::create_directories(root / "job" / "step");
-  write_plainly(root / "job" / "memory.max", "5000000\n");
-  write_plainly(root / "job" / "step" / "memory.max", "max\n");
-  CHECK(limit("0::/job/step\n") == 5'000'000U);
-  CHECK(limit("0::/job\n") == 5'000'000U);
-  CHECK_FALSE(limit("0::/other\n").has_value());
-  write_plainly(root / "job" / "step" / "memory.max", "4000\n");
-  CHECK(limit("0::/job/step\n") == 4000U);
-  // In a container the path may be that outside: the limit is that of the mounted root.
-  write_plainly(root / "memory.max", "3000\n");
-  CHECK(limit("0::/docker/0123abc\n") == 3000U);
-  fs::create_directories(root / "memory" / "job");
-  write_plainly(root / "memory" / "job" / "memory.limit_in_bytes", "2000\n");
-  CHECK(limit("9:name=systemd:/\n4:cpu,memory:/job\n") == 2000U);
-  CHECK_FALSE(limit("3:cpuset:/job\n").has_value());
-  CHECK(limit("4:memory:/job\n0::/\n") == 2000U);
-  CHECK_FALSE(limit("nonsense\n\n3:\n").has_value());
-  CHECK(host_memory().bytes > 1 << 20);
-}
+TEST_CASE("the machine has memory") { CHECK(host_memory().bytes > 1 << 20); }
 
 }  // namespace memory_limit_test

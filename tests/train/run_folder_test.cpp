@@ -270,6 +270,14 @@ TEST_CASE("an unusable folder is refused by name") {
   CHECK(contains(refusal, "choose another --out"));
 }
 
+TEST_CASE("a lock that cannot be opened is refused with one remedy") {
+  const TempFolder folder;
+  make_directories(folder / ".lock");
+  CHECK(failure([&] { RunFolder(folder.path(), "none").open("{}"); }) ==
+        fmt::format("74 trireme: [out] cannot open {}: Is a directory; choose another --out",
+                    (folder / ".lock").string()));
+}
+
 // A fault cannot be disarmed, so this runs in its own process.
 TEST_CASE("lines that cannot be written wait for room") {
   const TempFolder folder;

@@ -325,9 +325,9 @@ TEST_CASE("supervisor: incidents as lines and as a table") {
 
 TEST_CASE("supervisor: an incident is written when its lost time is known, or at the end") {
   const TempFolder folder;
-  const auto at = [](int seconds) { return std::chrono::system_clock::from_time_t(1'700'000'000 + seconds); };
-  const auto failed = [&](int seconds) {
-    return Incident{.when = at(seconds),
+  const auto at = [](int seconds) { return Moment(std::chrono::seconds(1000 + seconds)); };
+  const auto failed = [&](int clock) {  // may be set forward and back
+    return Incident{.when = std::chrono::system_clock::from_time_t(1'700'000'000 + clock),
                     .what = "it failed",
                     .ending = {.code = 75},
                     .rank = {},
@@ -346,7 +346,7 @@ TEST_CASE("supervisor: an incident is written when its lost time is known, or at
   log.finish();
   CHECK(lines().empty());
 
-  log.add(failed(10), at(4));
+  log.add(failed(3600), at(10), at(4));
   log.set_ranks(3);
   log.set_resumed_step(20);
   CHECK(log.open());
@@ -358,8 +358,8 @@ TEST_CASE("supervisor: an incident is written when its lost time is known, or at
   CHECK(lines()[0]["ranks"] == 3);
   CHECK(lines()[0]["resumed_step"] == 20);
 
-  log.add(failed(30), at(25));
-  log.add(failed(40), at(40));  // the job since then made no step
+  log.add(failed(0), at(30), at(25));
+  log.add(failed(-3600), at(40), at(40));  // the job since then made no step
   REQUIRE(lines().size() == 2);
   CHECK(lines()[1]["seconds_lost"] == 15);
   log.finish();

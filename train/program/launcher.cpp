@@ -42,12 +42,12 @@ int launcher_rank() { return launched_rank(process_environment); }
 int launcher_ranks() { return under_mpi_launcher() ? mpi_launcher_size() : 0; }
 
 int cores() {
-  const auto usable = static_cast<int>(usable_cores().size());
+  const int usable = within_quota(static_cast<int>(usable_cores().size()));
   if (!under_mpi_launcher()) return usable;
   const int local = launched_local_ranks(process_environment).value_or(std::max(1, mpi_launcher_size()));
   // A bound rank may share its cores with others (a socket). It therefore gets at most an even part of the machine.
-  const int even = bound_by_launcher() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / local : usable / local;
-  return std::max(1, std::min(usable, even));
+  const int shared = bound_by_launcher() ? within_quota(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))) : usable;
+  return std::max(1, std::min(usable, shared / local));
 }
 
 CorePart core_part(int threads) {

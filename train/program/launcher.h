@@ -11,7 +11,7 @@ namespace trireme {
 
 int launcher_rank();   ///< rank of this process in the launcher's job; 0 without a launcher
 int launcher_ranks();  ///< number of processes that the launcher started; 0 without one
-/// The number of cores for this process: those it may use. If the launcher did not bind its ranks to cores, they are
+/// The number of cores for this process: those it may use, within its quota of processor time. If the launcher did not bind its ranks to cores, they are
 /// divided among the launcher's ranks on this machine.
 int cores();
 

@@ -156,15 +156,15 @@ void RunFolder::move_to(const fs::path& created) {
 void RunFolder::lock() {
   std::error_code unknown;
   if (path_.empty() || !fs::is_directory(path_, unknown) || lock_ != nullptr) return;
-  name_out([&] { lock_ = std::make_unique<FileLock>(path_ / lock_name); });
+  name_out([&] { lock_ = std::make_unique<FileLock>(path_ / lock_name, warn); });
 }
 
 std::string RunFolder::open(const std::string& config, std::int64_t steps, const std::string& data) {
   if (path_.empty()) return {};
   std::string said;
+  name_out([&] { make_directories(path_); });
+  lock();
   name_out([&] {
-    make_directories(path_);
-    lock();
     if (!resumed_) require_empty();  // another run may have begun and ended here since the constructor
     for (const std::string& name : list_folder(path_)) {
       if (is_leftover(name)) remove_file(path_ / name);

@@ -36,7 +36,7 @@ class RunFolder {
   /// Another folder, new and empty, that the program has chosen. Gives up the lock of the one before.
   void move_to(const std::filesystem::path& created);
   /// Locks the folder if it exists, before anything in it is read. Throws ExitCode::locked, with the owner, if another
-  /// run is writing there.
+  /// run is writing there. Warns if its file system has no locks.
   void lock();
   /// Creates the folder, locks it, writes config.json and data.txt, and opens metrics.jsonl. `data`: data_list()
   /// (train/runs/data_list.h); empty: not written. Only the first `steps` steps stay in

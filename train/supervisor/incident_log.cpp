@@ -7,8 +7,8 @@
 
 namespace trireme::supervisor {
 
-void IncidentLog::add(Incident incident, Time good_until) {
-  if (open_) close(incident.when);
+void IncidentLog::add(Incident incident, Moment now, Moment good_until) {
+  if (open_) close(now);
   incidents_.push_back(std::move(incident));
   good_until_ = good_until;
   open_ = true;
@@ -22,8 +22,8 @@ void IncidentLog::set_resumed_step(std::int64_t step) {
   if (open_) incidents_.back().resumed_step = step;
 }
 
-double IncidentLog::close(Time when) {
-  const double lost = std::chrono::duration<double>(when - good_until_).count();
+double IncidentLog::close(Moment now) {
+  const double lost = std::chrono::duration<double>(now - good_until_).count();
   incidents_.back().lost = lost;
   write_last();
   return lost;

@@ -15,15 +15,15 @@ class IncidentLog {
  public:
   explicit IncidentLog(std::filesystem::path out) : out_(std::move(out)) {}
 
-  /// Begins an incident. If the last one is still open, the job since then made no step: closes it first.
-  /// `good_until`: work done until then is not lost.
-  void add(Incident incident, Time good_until);
+  /// Begins an incident, which happens `now`. If the last one is still open, the job since then made no step: closes it
+  /// first. `good_until`: work done until then is not lost.
+  void add(Incident incident, Moment now, Moment good_until);
   bool open() const { return open_; }
   /// How the job was started again; nothing if no incident is open.
   void set_ranks(int ranks);
   void set_resumed_step(std::int64_t step);
-  /// Closes the open incident: the job trains again, or failed again, at `when`. Returns the seconds that were lost.
-  double close(Time when);
+  /// Closes the open incident: the job trains again, or failed again, `now`. Returns the seconds that were lost.
+  double close(Moment now);
   /// At the end of the run: writes an open incident, whose lost time remains unknown.
   void finish();
 
@@ -34,8 +34,8 @@ class IncidentLog {
 
   std::filesystem::path out_;
   std::vector<Incident> incidents_;
-  bool open_ = false;  // the last incident
-  Time good_until_{};  // of the open incident
+  bool open_ = false;    // the last incident
+  Moment good_until_{};  // of the open incident
 };
 
 }  // namespace trireme::supervisor

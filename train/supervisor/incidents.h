@@ -16,6 +16,9 @@
 namespace trireme::supervisor {
 
 using Time = std::chrono::system_clock::time_point;
+/// What durations are measured with: it never goes back. Clocks of the day and times of files are only shown or compared
+/// for equality, because somebody may set them, and a file server has its own.
+using Moment = std::chrono::steady_clock::time_point;
 
 struct Incident {
   Time when;                 ///< when the supervisor saw that the job had ended

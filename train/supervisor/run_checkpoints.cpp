@@ -9,7 +9,6 @@
 #include "parallel/checkpoint/resume_attempts.h"
 #include "train/runs/origin.h"
 #include "train/runs/saved_run.h"
-#include "train/supervisor/file_times.h"
 
 namespace trireme::supervisor {
 namespace {
@@ -30,12 +29,6 @@ std::int64_t RunCheckpoints::newest() const {
   for (const checkpoint::Candidate& found : checkpoint::candidates(out_ / "checkpoints"))
     newest = std::max(newest, found.step);
   return newest;
-}
-
-Time RunCheckpoints::newest_time() const {
-  const std::int64_t step = newest();
-  if (step < 0) return {};
-  return time_of(out_ / "checkpoints" / checkpoint::folder_name(step) / "manifest.json");
 }
 
 bool RunCheckpoints::has_own() const {

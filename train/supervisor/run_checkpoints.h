@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <string>
 
-#include "train/supervisor/incidents.h"
-
 namespace trireme::supervisor {
 
 class RunCheckpoints {
@@ -22,8 +20,6 @@ class RunCheckpoints {
 
   /// The largest step with a valid manifest; -1 if there is none.
   std::int64_t newest() const;
-  /// When it was saved; the epoch if there is none.
-  Time newest_time() const;
   /// True if the folder holds a checkpoint of this run. With --resume PATH, a checkpoint that belongs to an unrelated
   /// run does not count; the job refuses such a folder.
   bool has_own() const;

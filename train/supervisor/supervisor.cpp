@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::duration;
-using System = std::chrono::system_clock;
 
 std::string what_happened(const Ending& ending, EndKind kind, const std::string& message) {
   if (kind == EndKind::launcher_failed) return "the launcher failed";
@@ -210,12 +209,14 @@ std::optional<int> Supervisor::available_ranks() {
 
 Ending Supervisor::run_job(const Command& command) {
   ::setenv(restarts_variable, std::to_string(restarts_).c_str(), 1);
-  started_ = System::now();
+  started_ = Clock::now();
   training_since_.reset();
   resumed_step_ = checkpoints_.next_step();
   incidents_.set_resumed_step(resumed_step_);
   failure_message_ = {};
   configured_ = written(out_ / RunFolder::config_name);
+  logged_ = written(out_ / RunFolder::metrics_name);
+  saved_step_ = checkpoints_.newest();
   Job job(command, signals_, [this](std::string_view line) { failure_message_.add_line(line); });
   OverdueProcesses overdue(has_launcher(command), options_.grace);
   while (!job.over()) {
@@ -229,6 +230,7 @@ Ending Supervisor::run_job(const Command& command) {
     watch_training();
     overdue.kill(job, failure_message_.code());
   }
+  watch_training();  // what it did since the last look
   if (const std::size_t left = job.remove_leftovers(); left > 0)
     say("removed {} files and folders that a killed launcher had left in shared memory and temporary folders", left);
   if (listens()) checkpoints_.set_begun();
@@ -261,23 +263,33 @@ bool Supervisor::listens() const {
   return now && now != configured_;
 }
 
+void Supervisor::watch_saves() {
+  const auto now = written(out_ / "checkpoints");
+  if (now == saves_) return;
+  saves_ = now;
+  const std::int64_t newest = checkpoints_.newest();
+  if (newest > saved_step_) saved_at_ = Clock::now();
+  saved_step_ = newest;
+}
+
 void Supervisor::watch_training() {
+  watch_saves();
   if (training_since_) return;
   const fs::path metrics = out_ / RunFolder::metrics_name;
   // Until the job writes to it, the file is that of the previous job, which may have come further.
-  if (time_of(metrics) < started_) return;
+  if (written(metrics) == logged_) return;
   const std::int64_t step = last_logged_step(metrics);
   if (step < 0 || step <= resumed_step_) return;
-  training_since_ = System::now();
+  training_since_ = Clock::now();
   if (!incidents_.open()) return;
   say("training again; step {} is made, {:.1f} s were lost", step, incidents_.close(*training_since_));
 }
 
 void Supervisor::note_incident(const Ending& ending, EndKind kind) {
-  const Time now = System::now();
-  Time good_until = restarts_ == 0 ? started_ : now;
-  if (training_since_) good_until = std::max(*training_since_, checkpoints_.newest_time());
-  incidents_.add({.when = now,
+  const Moment now = Clock::now();
+  Moment good_until = restarts_ == 0 ? started_ : now;
+  if (training_since_) good_until = std::max(*training_since_, saved_at_);
+  incidents_.add({.when = std::chrono::system_clock::now(),
                   .restart = restarts_,
                   .what = what_happened(ending, kind, failure_message_.message()),
                   .ending = ending,
@@ -287,7 +299,7 @@ void Supervisor::note_incident(const Ending& ending, EndKind kind) {
                   .resumed_step = {},
                   .ranks = 0,
                   .lost = {}},
-                 good_until);
+                 now, good_until);
 }
 
 bool Supervisor::pause(double seconds) {

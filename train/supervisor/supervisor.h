@@ -62,8 +62,9 @@ class Supervisor {
   void take_save(bool now);
   /// True if every process of the job has signal handlers. The sign of it: the job has written its configuration.
   bool listens() const;
-  /// Notices the first new step of this job. It closes an open incident.
+  /// Notices the first new step of this job, which closes an open incident, and each checkpoint.
   void watch_training();
+  void watch_saves();
   void note_incident(const Ending& ending, EndKind kind);
   /// Returns false if a signal asked to leave.
   bool pause(double seconds);
@@ -87,12 +88,16 @@ class Supervisor {
   bool launcher_failed_ = false;  // at the last start
 
   // About the current job, or the last one.
-  Time started_{};
-  std::optional<std::filesystem::file_time_type> configured_;  // modification time of config.json before the job
-  std::int64_t resumed_step_ = -1;                             // the step it resumed from
-  std::int64_t told_save_at_ = -1;                             // the newest checkpoint when the job was asked to save
-  bool save_lost_ = false;                                     // it ended without the requested save
-  std::optional<Time> training_since_;
+  Moment started_{};
+  // Modification times: of config.json and metrics.jsonl before the job, and of the folder of checkpoints when it was
+  // looked at last.
+  std::optional<std::filesystem::file_time_type> configured_, logged_, saves_;
+  std::int64_t resumed_step_ = -1;  // the step it resumed from
+  std::int64_t told_save_at_ = -1;  // the newest checkpoint when the job was asked to save
+  bool save_lost_ = false;          // it ended without the requested save
+  std::optional<Moment> training_since_;
+  std::int64_t saved_step_ = -1;  // the newest checkpoint,
+  Moment saved_at_{};             // and when it appeared
   FailureMessage failure_message_;
 };
 

@@ -36,8 +36,10 @@ std::int64_t nanoseconds_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-Beacon::Beacon(std::shared_ptr<Board> board, int rank)
-    : board_(std::move(board)), rank_(rank), page_(board_->page(rank)) {
+std::int64_t own_nanoseconds() { return nanoseconds_now() - waited_for_processor(); }
+
+Beacon::Beacon(std::shared_ptr<Board> board, int rank, std::int64_t (*clock)())
+    : board_(std::move(board)), rank_(rank), page_(board_->page(rank)), clock_(clock) {
   const ThreadId self = this_thread();
   page_.process = self.process;
   page_.thread = self.thread;
@@ -85,13 +87,13 @@ void Beacon::show_waits() {
 
 Blocked::Blocked() : beacon_(mine) {
   if (beacon_ == nullptr) return;
-  start_ = Clock::now();
+  start_ = beacon_->clock_();
   ++beacon_->blocked_;
 }
 
 Blocked::~Blocked() {
   if (beacon_ == nullptr) return;
-  beacon_->blocked_nanoseconds_ += std::chrono::nanoseconds(Clock::now() - start_).count();
+  beacon_->blocked_nanoseconds_ += beacon_->clock_() - start_;
   Heartbeat::beat();  // first: a reader that sees it unblocked must also see this beat
   --beacon_->blocked_;
 }
@@ -101,7 +103,7 @@ PhaseScope::PhaseScope(Phase phase) : beacon_(mine), phase_(static_cast<int>(pha
   Heartbeat::beat();
   outer_ = beacon_->page_.phase;
   turn(phase_);
-  start_ = Clock::now();
+  start_ = beacon_->clock_();
   blocked_before_ = beacon_->blocked_nanoseconds_;
 }
 
@@ -109,7 +111,7 @@ PhaseScope::~PhaseScope() {
   if (beacon_ == nullptr) return;
   Heartbeat::beat();
   // Time spent waiting for other ranks does not count. It is subtracted from the enclosing phases too.
-  const std::int64_t all = std::chrono::nanoseconds(Clock::now() - start_).count();
+  const std::int64_t all = beacon_->clock_() - start_;
   const std::int64_t own = all - (beacon_->blocked_nanoseconds_ - blocked_before_);
   beacon_->times_.seconds[static_cast<std::size_t>(phase_)] += static_cast<float>(1e-9 * static_cast<double>(own));
   beacon_->blocked_nanoseconds_ = blocked_before_ + all;

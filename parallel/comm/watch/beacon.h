@@ -20,13 +20,17 @@ namespace trireme::watch {
 
 using Clock = std::chrono::steady_clock;
 std::int64_t nanoseconds_now();  ///< of this clock, as pages state times
+/// The same without the time that the calling thread waited for a processor: what a rank itself takes does not grow
+/// when more ranks than processors take turns.
+std::int64_t own_nanoseconds();
 
 class Wait;
 
 class Beacon {
  public:
   /// For `rank` of the board, on the calling thread; the page then shows this thread's system id.
-  Beacon(std::shared_ptr<Board> board, int rank);
+  /// `clock`: measures phases.
+  Beacon(std::shared_ptr<Board> board, int rank, std::int64_t (*clock)() = own_nanoseconds);
   ~Beacon();
   Beacon(const Beacon&) = delete;
   Beacon& operator=(const Beacon&) = delete;
@@ -57,6 +61,7 @@ class Beacon {
   std::shared_ptr<Board> board_;
   int rank_;
   RankPage& page_;
+  std::int64_t (*clock_)();
   std::mutex mutex_;
   std::list<const Wait*> waits_;
   Waiting shown_;
@@ -76,7 +81,7 @@ class Blocked {
 
  private:
   Beacon* beacon_;
-  Clock::time_point start_{};
+  std::int64_t start_ = 0;
 };
 
 /// While this lives, the rank's own thread is in this phase. The innermost phase counts.
@@ -92,8 +97,7 @@ class PhaseScope {
 
   Beacon* beacon_;
   int outer_ = -1, phase_;
-  std::int64_t inner_before_ = 0, blocked_before_ = 0;
-  Clock::time_point start_{};
+  std::int64_t blocked_before_ = 0, start_ = 0;
 };
 
 /// One operation in the flight recorder, from now until it goes out of scope.

@@ -46,7 +46,7 @@ struct Waiting {
   std::vector<int> list() const;
 };
 
-/// Seconds that a rank itself worked in each phase of a step, without waiting for other ranks.
+/// Seconds that a rank itself worked in each phase of a step, without waiting for other ranks or for a processor.
 struct StepTimes {
   std::int64_t step = -1;
   std::array<float, phases> seconds{};

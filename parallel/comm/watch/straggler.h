@@ -1,5 +1,5 @@
 // Finds ranks that slow the others down, from the seconds that each rank itself worked in each phase of a step
-// (page.h), without the time it waited for others. Compares only ranks that do the same work: those of one pipeline
+// (page.h), without the time it waited for others or for a processor. Compares only ranks that do the same work: those of one pipeline
 // stage.
 //
 // On a shared machine any rank is slow now and then. So a rank is named only if it took more than 1.5 times the median

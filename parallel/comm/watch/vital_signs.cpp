@@ -1,10 +1,12 @@
 #include "parallel/comm/watch/vital_signs.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -50,6 +52,26 @@ VitalSigns vital_signs(const ThreadId& id) {
   found.processor_time = std::strtoull(content(folder + "schedstat").c_str(), nullptr, 10);
   if (found.state == 'Z') found.signal = std::atoi(fields.substr(fields.rfind(' ') + 1).c_str()) & 0x7f;
   return found;
+}
+
+std::int64_t waited_for_processor(const char* schedstat) {  // "ran waited times", in nanoseconds
+  char* end = nullptr;
+  static_cast<void>(std::strtoll(schedstat, &end, 10));
+  return std::strtoll(end, nullptr, 10);
+}
+
+std::int64_t waited_for_processor() {
+  // Open for as long as the thread lives: a phase reads it twice.
+  struct File {
+    int fd = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    File() = default;
+    ~File() { ::close(fd); }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+  };
+  thread_local const File file;
+  std::array<char, 64> text{};
+  return ::pread(file.fd, text.data(), text.size() - 1, 0) > 0 ? waited_for_processor(text.data()) : 0;
 }
 
 bool waits_for_disk(std::int64_t process) {

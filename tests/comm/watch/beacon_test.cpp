@@ -9,6 +9,7 @@
 
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/watch/report.h"
+#include "parallel/comm/watch/vital_signs.h"
 #include "tests/support/errors.h"
 
 using namespace trireme;
@@ -155,6 +156,38 @@ TEST_CASE("times of a step leave out what was waited, and inner phases") {
     CHECK(times->seconds[static_cast<std::size_t>(Phase::data)] >= 0.02F);
     CHECK(times->seconds[static_cast<std::size_t>(Phase::forward)] <= static_cast<float>(all - 0.04));
   });
+}
+
+TEST_CASE("what waits for a processor is taken from the system") {
+  CHECK(waited_for_processor("154915 29000 2\n") == 29000);
+  for (const char* unknown : {"", "0 0 0\n", "5", "text"}) CHECK(waited_for_processor(unknown) == 0);
+}
+
+TEST_CASE("a phase is measured with the rank's own clock") {
+  const auto board = std::make_shared<Board>(1);
+  std::thread([&] {
+    static std::int64_t now = 0;
+    now = 0;
+    const auto beacon = std::make_shared<Beacon>(board, 0, [] { return now; });
+    Beacon::set_current(beacon);
+    beacon->begin_step(1);
+    {
+      const PhaseScope outer(Phase::forward);
+      now += 1'000'000'000;
+      {
+        const PhaseScope inner(Phase::data);
+        now += 2'000'000'000;
+      }
+      const Blocked blocked;
+      now += 4'000'000'000;
+    }
+    beacon->begin_step(2);
+    Beacon::set_current(nullptr);
+  }).join();
+  const auto times = board->page(0).times[1].read();
+  REQUIRE(times.has_value());
+  CHECK(times->seconds[static_cast<std::size_t>(Phase::forward)] == 1);
+  CHECK(times->seconds[static_cast<std::size_t>(Phase::data)] == 2);
 }
 
 TEST_CASE("a wait is shown from the moment it lasts until it is over") {
