@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/columns.h"
+#include "core/ids.h"
 #include "core/kernels.h"
 
 namespace trireme {
@@ -86,6 +87,7 @@ Tensor Tensor::to(Device device) const {
   if (device == device_ || storage_ == nullptr) return detach();
   Tensor result = empty(shape_, dtype_, device);
   copy(*this, result);
+  if (device_ == Device::cpu && dtype_ == DType::i32) note_extremes(*this, result);
   return with_columns_of(*this, result);
 }
 
