@@ -90,6 +90,8 @@ Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& gain, 
   require_floating(GroupNorm::name, x);
   require(x.dims() >= 2 && groups >= 1 && x.size(1) % groups == 0, GroupNorm::name,
           "an input {} with {} groups; expected [N, C, ..] and a number of groups that divides C", x.shape(), groups);
+  require(x.shape().without(0).count() > 0, GroupNorm::name, "an input {}; expected at least one element in each group",
+          x.shape());
   for (const Tensor* row : {&gamma, &beta})
     require(row->defined() && row->shape() == Shape{x.size(1)} && row->dtype() == x.dtype(), GroupNorm::name,
             "an input {} {} needs a gain and a shift {} [{}], got {} {}", trireme::name(x.dtype()), x.shape(),

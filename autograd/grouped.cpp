@@ -32,7 +32,8 @@ struct GroupedLinear : Op {
     bias_shape = bias.shape();
     input = SavedInput(*this, 0, x);
     const Tensor rows = contiguous(x);
-    matrices = view::reshape(contiguous(weight), {weight.size(0), -1, weight.size(-1)});
+    matrices = view::reshape(contiguous(weight),
+                             {weight.size(0), weight.shape().without(0).without(-1).count(), weight.size(-1)});
     const std::int64_t out = matrices.size(1);
     const Tensor biases = bias.defined() ? view::reshape(contiguous(bias), {weight.size(0), out}) : Tensor();
     Tensor y = Tensor::empty({rows.size(0), out}, x.dtype(), x.device());  // [R, out]
@@ -103,9 +104,8 @@ Tensor grouped_linear(const Tensor& rows, const std::vector<std::int64_t>& start
   require(static_cast<std::int64_t>(starts.size()) == weight.size(0) + 1 && starts.front() == 0 &&
               starts.back() == x.size(0),
           "grouped_linear", "{} starts do not cut {} rows into {} groups", starts.size(), x.size(0), weight.size(0));
-  require(!bias.defined() || bias.count() * weight.size(-1) == weight.count(), "grouped_linear",
-          "the weight {} needs a bias of {} elements, got {}", weight.shape(), weight.count() / weight.size(-1),
-          bias.shape());
+  require(!bias.defined() || bias.count() == row_count(weight), "grouped_linear",
+          "the weight {} needs a bias of {} elements, got {}", weight.shape(), row_count(weight), bias.shape());
   require(x.dtype() == weight.dtype(), "grouped_linear", "dtypes differ: input {}, weight {}", name(x.dtype()),
           name(weight.dtype()));
   check_bias_dtype("grouped_linear", bias, x);

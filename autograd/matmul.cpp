@@ -120,9 +120,8 @@ Tensor linear(const Tensor& input, const Tensor& matrix, const Tensor& shift, co
   require_floating(Linear::name, x);
   require(weight.dims() >= 2 && x.dims() >= 1 && x.size(-1) == weight.size(-1), "linear",
           "the weight {} does not take inputs of shape {}: last extents must be equal", weight.shape(), x.shape());
-  require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "linear",
-          "the weight {} needs a bias of {} elements, got {}", weight.shape(), weight.count() / weight.size(-1),
-          bias.shape());
+  require(!bias.defined() || bias.count() == row_count(weight), "linear",
+          "the weight {} needs a bias of {} elements, got {}", weight.shape(), row_count(weight), bias.shape());
   require(x.dtype() == weight.dtype(), "linear", "dtypes differ: input {}, weight {}", name(x.dtype()),
           name(weight.dtype()));
   check_bias_dtype("linear", bias, x);

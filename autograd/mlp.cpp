@@ -85,9 +85,9 @@ void check_layer(const char* which, const Tensor& x, const Tensor& weight, const
   require(weight.dims() >= 2 && x.dims() >= 1 && x.size(-1) == weight.size(-1) && x.dtype() == weight.dtype(), "mlp",
           "the {} weight {} {} does not take inputs {} {}: dtypes and last extents must be equal", which,
           name(weight.dtype()), weight.shape(), name(x.dtype()), x.shape());
-  require(!bias.defined() || bias.count() == weight.count() / weight.size(-1), "mlp",
-          "the {} weight {} needs a bias of {} elements, got {}", which, weight.shape(),
-          weight.count() / weight.size(-1), bias.shape());
+  require(!bias.defined() || bias.count() == row_count(weight), "mlp",
+          "the {} weight {} needs a bias of {} elements, got {}", which, weight.shape(), row_count(weight),
+          bias.shape());
   check_bias_dtype("mlp", bias, x);
 }
 
@@ -102,13 +102,13 @@ Tensor mlp(const Tensor& input, const MlpWeights& given, Unary activation, const
   if (Autocast::current() && residual.defined() && residual.dtype() != x.dtype())
     return residual + mlp(x, weights, activation);
   check_layer("first", x, weights.in, weights.in_bias);
-  const Shape hidden = x.shape().with(-1, weights.in.count() / weights.in.size(-1));
+  const Shape hidden = x.shape().with(-1, row_count(weights.in));
   require(weights.out.dims() >= 2 && weights.out.size(-1) == hidden[-1] && weights.out.dtype() == x.dtype(), "mlp",
           "the second weight {} {} does not take the first one's results {} {}: dtypes and last extents must be equal",
           name(weights.out.dtype()), weights.out.shape(), name(x.dtype()), hidden);
-  require(!weights.out_bias.defined() || weights.out_bias.count() == weights.out.count() / hidden[-1], "mlp",
-          "the second weight {} needs a bias of {} elements, got {}", weights.out.shape(),
-          weights.out.count() / hidden[-1], weights.out_bias.shape());
+  require(!weights.out_bias.defined() || weights.out_bias.count() == row_count(weights.out), "mlp",
+          "the second weight {} needs a bias of {} elements, got {}", weights.out.shape(), row_count(weights.out),
+          weights.out_bias.shape());
   check_bias_dtype("mlp", weights.out_bias, x);
   check_residual("mlp", residual, x, weights.out);
   MlpOp op;

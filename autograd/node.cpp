@@ -21,15 +21,21 @@ std::uint64_t next_sequence() {
 
 Node::Node(const char* name, DType dtype) : name_(name), dtype_(dtype), sequence_(next_sequence()) {}
 
-// Without recursion: a graph that no backward has freed may be longer than the stack is deep.
 Node::~Node() {
-  std::vector<std::shared_ptr<Node>> rest = std::move(inputs_);
-  while (!rest.empty()) {
-    const std::shared_ptr<Node> node = std::move(rest.back());
+  for (std::shared_ptr<Node>& input : inputs_)
+    if (input != nullptr) drop(std::move(input));
+}
+
+void Node::drop(std::shared_ptr<void> held) {
+  thread_local std::vector<std::shared_ptr<void>>* waiting = nullptr;  // of the outer drop()
+  if (waiting != nullptr) return waiting->push_back(std::move(held));
+  std::vector<std::shared_ptr<void>> rest;
+  waiting = &rest;
+  for (held.reset(); !rest.empty(); held.reset()) {
+    held = std::move(rest.back());
     rest.pop_back();
-    if (node == nullptr || node.use_count() > 1) continue;
-    for (std::shared_ptr<Node>& input : std::exchange(node->inputs_, {})) rest.push_back(std::move(input));
   }
+  waiting = nullptr;
 }
 
 Gradients Leaf::backward(const Tensor& gradient, bool /*retain*/) {

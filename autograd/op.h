@@ -89,7 +89,8 @@ class OpNode final : public Node {
   OpNode(O op, DType dtype)
       : Node(O::name, dtype),
         wide_(keeps_wide && (op.needed & ~op.wide_inputs) == 0),
-        op_(std::make_unique<O>(std::move(op))) {}
+        op_(std::make_shared<O>(std::move(op))) {}
+  ~OpNode() override { drop(std::move(op_)); }
   bool wide() const override { return wide_; }
   Gradients backward(const Tensor& gradient, bool retain) override {
     require_not_released();
@@ -134,7 +135,7 @@ class OpNode final : public Node {
     return false;
   }();
   bool wide_;
-  std::unique_ptr<O> op_;
+  std::shared_ptr<O> op_;
 };
 
 /// Adds to op.saved the inputs and the output that forward kept. `owners`: how many tensors shared the storage of each

@@ -201,9 +201,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
 // ---- embedding.cpp -----------------------------------------------------------------------------------------------
 /// Rows of weight [V, D] picked by ids [..] i32 -> [.., D]. Throws ExitCode::data for an id outside 0 .. V - 1.
 ///
-/// This and the checks of other ids (gather_rows, nn::cross_entropy) are made in host memory. Ids in a GPU's
-/// memory are not checked: an id out of range then gives a row of zeros, and has no gradient. Give such operations ids
-/// in host memory, which they check and copy, or check them first with check_ids() (core/ids.h).
+/// For this check, and those of other operations with ids, the host waits if a device computed the ids: core/ids.h.
 Tensor embedding(const Tensor& weight, const Tensor& ids);
 /// The same with a part of a weight, its rows first .. first + V; other ids give zeros, and are not checked. If the
 /// vocabulary is split over a mesh axis, a P -> I redistribute over it completes the rows.

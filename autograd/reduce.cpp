@@ -197,7 +197,7 @@ Tensor softmax(const Tensor& input, int dim) {
   require_floating(Softmax::name, x);
   const int along = checked_dim("softmax", x, dim);
   require_all_columns(Softmax::name, x, along);
-  if (along == x.dims() - 1) return with_columns_of(x, apply(Softmax{}, x));
+  if (along == x.dims() - 1 || x.count() == 0) return with_columns_of(x, apply(Softmax{}, x));
   SoftmaxOver op;
   op.dim = along;
   return apply(std::move(op), x);

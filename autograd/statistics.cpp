@@ -148,6 +148,7 @@ TopK topk(const Tensor& x, std::int64_t k, int dim) {
   require_all_columns("topk", x, along);
   const Tensor columns = largest_columns(x.detach(), along, k);
   const Tensor indices = along == x.dims() - 1 ? columns : contiguous(view::transpose(columns, along, -1));
+  indices.set_extremes(0, static_cast<std::int32_t>(x.size(along) - 1));
   return {gather(x, along, indices), indices};
 }
 

@@ -23,12 +23,11 @@ inline void require_floating(const char* where, const Tensor& x) {
           name(x.dtype()), x.shape());
 }
 
+/// The number of rows [D] of x [.., D], also if D is 0.
+inline std::int64_t row_count(const Tensor& x) { return x.shape().without(-1).count(); }
+
 /// x [.., D] seen as rows [N, D].
-inline Tensor as_rows(const Tensor& x) {
-  const Tensor dense = contiguous(x);
-  const std::int64_t width = dense.size(-1);
-  return view::reshape(dense, {width == 0 ? 0 : dense.count() / width, width});
-}
+inline Tensor as_rows(const Tensor& x) { return view::reshape(contiguous(x), {row_count(x), x.size(-1)}); }
 
 /// Throws if `bias` is defined and has another dtype than the layer's input and weight. Kernels read it as that dtype.
 inline void check_bias_dtype(const char* where, const Tensor& bias, const Tensor& x) {
@@ -39,7 +38,7 @@ inline void check_bias_dtype(const char* where, const Tensor& bias, const Tensor
 /// Throws if `residual` is defined and differs in shape or dtype from the result of a layer with this weight on x.
 inline void check_residual(const char* where, const Tensor& residual, const Tensor& x, const Tensor& weight) {
   if (!residual.defined()) return;
-  const Shape shape = x.shape().with(-1, weight.count() / weight.size(-1));
+  const Shape shape = x.shape().with(-1, row_count(weight));
   require(residual.shape() == shape && residual.dtype() == x.dtype(), where,
           "a residual {} {}; expected {} {}, as the result it is added to", name(residual.dtype()), residual.shape(),
           name(x.dtype()), shape);

@@ -80,8 +80,9 @@ Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
 }
 
 Tensor Tensor::arange(double first, double end, double step, DType dtype, Device device) {
-  require(step != 0 && std::isfinite((end - first) / step) && (end - first) / step >= 0, "Tensor::arange",
-          "from {} to {} in steps of {}; expected finite numbers, and a step that leads from the first to the end",
+  require(step != 0 && (end - first) / step >= 0 && (end - first) / step <= 0x1p48, "Tensor::arange",
+          "from {} to {} in steps of {}; expected finite numbers, a step that leads from the first to the end, and no "
+          "more elements than memory can hold",
           first, end, step);
   const auto count = static_cast<std::int64_t>(std::ceil((end - first) / step));
   return generated({count}, dtype, device, whole_grain,

@@ -16,9 +16,12 @@ struct IdRange {
 };
 
 /// Throws ExitCode::internal unless ids are i32, and ExitCode::data unless each is in the range; names the first that
-/// is not, and its place. `what` names one id, `remedy` says what to change. It reads each id once, in host memory. Ids
-/// in a device's memory are not checked, as that would make the host wait: check them before they are copied there.
+/// is not, and its place. `what` names one id, `remedy` says what to change. The host waits for ids that a device
+/// computed; of those that to() copied there, it knows the smallest and the largest.
 void check_ids(std::string_view where, std::string_view what, const Tensor& ids, const IdRange& range,
                std::string_view remedy);
+
+/// Notes the smallest and the largest of `ids`, in host memory, on their copy: Tensor::set_extremes().
+void note_extremes(const Tensor& ids, const Tensor& copy);
 
 }  // namespace trireme

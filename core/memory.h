@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -57,6 +58,12 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     bool padded() const { return width * parts > whole; }  ///< whether a rank has columns that are padding
   };
 
+  /// The smallest and the largest of whole numbers.
+  struct Extremes {
+    std::int32_t low = 0, high = 0;
+    std::uint64_t version = 0;  ///< of the block, when they were found
+  };
+
   /// One allocation; returned to its pool on destruction. At least 64-byte aligned.
   class Block {
    public:
@@ -79,6 +86,12 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     /// See Tensor::set_columns().
     void set_columns(const Columns& columns) { columns_ = columns; }
     const Columns& columns() const { return columns_; }
+    /// Bounds of the ids in it, as they are now: core/ids.h.
+    void set_extremes(std::int32_t low, std::int32_t high) { extremes_ = Extremes{low, high, version()}; }
+    /// What set_extremes() said, unless the contents may have changed since.
+    std::optional<Extremes> extremes() const {
+      return extremes_ && extremes_->version == version() ? extremes_ : std::nullopt;
+    }
 
    private:
     std::shared_ptr<MemoryPool> pool_;
@@ -88,6 +101,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     MemoryCategory category_;
     std::atomic<std::uint64_t> version_{0};
     Columns columns_;
+    std::optional<Extremes> extremes_;
   };
 
   MemoryPool() = default;  ///< of host memory

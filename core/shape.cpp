@@ -18,10 +18,18 @@ std::size_t Shape::index(int dim) const {
   return static_cast<std::size_t>(i);
 }
 
-std::int64_t Shape::count() const {
+std::int64_t Shape::count(std::string_view where) const {
+  constexpr std::int64_t most = std::int64_t{1} << 48;  // more than an address can tell apart
   std::int64_t n = 1;
-  for (const std::int64_t extent : *this) n *= extent;
-  return n;
+  bool none = false;
+  for (const std::int64_t extent : *this) {
+    require(extent >= 0, where, "extents must not be negative, got {}", *this);
+    none |= extent == 0;
+    const bool overflow = __builtin_mul_overflow(n, std::max<std::int64_t>(extent, 1), &n);
+    require(!overflow && n <= most, where, "{} has more elements than memory can hold; expected a smaller shape",
+            *this);
+  }
+  return none ? 0 : n;
 }
 
 bool Shape::operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace trireme {
 
@@ -21,7 +22,9 @@ class Shape {
   explicit Shape(std::span<const std::int64_t> extents);
 
   int dims() const { return dims_; }
-  std::int64_t count() const;                                              ///< product of the extents; 1 for no dims
+  /// The product of the extents; 1 for no dims. Throws, naming `where`, for a negative extent and for more than 2^48
+  /// elements, whose strides and bytes could overflow. In [0, n] the other extents count.
+  std::int64_t count(std::string_view where = "Shape") const;
   std::int64_t operator[](int dim) const { return extents_[index(dim)]; }  ///< negative dims count from the end
   std::int64_t& operator[](int dim) { return extents_[index(dim)]; }
 

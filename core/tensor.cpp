@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/columns.h"
+#include "core/ids.h"
 #include "core/kernels.h"
 
 namespace trireme {
@@ -14,16 +15,8 @@ Tensor Tensor::empty_pinned(const Shape& shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::make(const Shape& shape, DType dtype, Device device, std::shared_ptr<DeviceBackend> pinned_for) {
-  constexpr std::int64_t most = std::int64_t{1} << 48;  // more than an address can tell apart: no product overflows
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : shape) {
-    require(extent >= 0, "Tensor::empty", "extents must not be negative, got {}", shape);
-    require(extent == 0 || elements <= most / extent, "Tensor::empty",
-            "{} has more elements than memory can hold; expected a smaller shape", shape);
-    elements *= std::max<std::int64_t>(extent, 1);
-  }
   Tensor result;
-  const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  const auto bytes = static_cast<std::size_t>(shape.count("Tensor::empty")) * size_of(dtype);
   result.storage_ = std::make_shared<MemoryPool::Block>(MemoryPool::current()->on(device), bytes,
                                                         MemoryScope::category(), std::move(pinned_for));
   result.shape_ = shape;
@@ -86,6 +79,7 @@ Tensor Tensor::to(Device device) const {
   if (device == device_ || storage_ == nullptr) return detach();
   Tensor result = empty(shape_, dtype_, device);
   copy(*this, result);
+  if (device_ == Device::cpu && dtype_ == DType::i32) note_extremes(*this, result);
   return with_columns_of(*this, result);
 }
 
@@ -112,15 +106,16 @@ Tensor Tensor::as_strided(const Shape& shape, const Shape& strides, std::int64_t
   result.strides_ = strides;
   result.offset_ += offset;
   if (shape.count() == 0) return result;
-  std::int64_t first = result.offset_, last = first;  // of the elements, in the storage
+  // Of the elements, in the storage. In f64, as products of i64 may overflow.
+  double first = static_cast<double>(offset_) + static_cast<double>(offset), last = first;
   for (int dim = 0; dim < shape.dims(); ++dim) {
-    const std::int64_t reach = (shape[dim] - 1) * strides[dim];
+    const double reach = static_cast<double>(shape[dim] - 1) * static_cast<double>(strides[dim]);
     (reach < 0 ? first : last) += reach;
   }
-  const std::int64_t held = static_cast<std::int64_t>(storage_->bytes() / size_of(dtype_));
+  const auto held = static_cast<double>(storage_->bytes() / size_of(dtype_));
   require(shape.dims() == strides.dims() && first >= 0 && last < held, "as_strided",
-          "the view {} with strides {} and offset {} has elements {} to {} of a storage that holds {}; expected a view "
-          "inside the storage",
+          "the view {} with strides {} and offset {} has elements {:.0f} to {:.0f} of a storage that holds {:.0f}; "
+          "expected a view inside the storage",
           shape, strides, offset, first, last, held);
   return result;
 }
@@ -199,22 +194,20 @@ namespace view {
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
   Shape resolved = shape;
-  std::int64_t known = 1;
   int inferred = -1;
   for (int dim = 0; dim < shape.dims(); ++dim) {
-    if (shape[dim] == -1) {
-      require(inferred < 0, "reshape", "only one extent may be -1, got {}", shape);
-      inferred = dim;
-    } else {
-      require(shape[dim] >= 0, "reshape", "extents must not be negative, got {}; one may be -1", shape);
-      known *= shape[dim];
-    }
+    if (shape[dim] != -1) continue;
+    require(inferred < 0, "reshape", "only one extent may be -1, got {}", shape);
+    inferred = dim;
+    resolved[dim] = 1;
   }
-  require(inferred < 0 || known > 0, "reshape",
-          "-1 in {} could be any number beside an extent of 0; expected all extents", shape);
-  if (inferred >= 0 && known > 0) resolved[inferred] = x.count() / known;
-  require(resolved.count() == x.count(), "reshape", "{} has {} elements, which do not fill {}", x.shape(), x.count(),
-          shape);
+  if (inferred >= 0) {
+    const std::int64_t known = resolved.count("reshape");
+    require(known > 0, "reshape", "-1 in {} could be any number beside an extent of 0; expected all extents", shape);
+    resolved[inferred] = x.count() / known;
+  }
+  require(resolved.count("reshape") == x.count(), "reshape", "{} has {} elements, which do not fill {}", x.shape(),
+          x.count(), shape);
   require(x.contiguous(), "reshape", "the tensor {} with strides {} is not dense; call contiguous() first", x.shape(),
           x.strides());
   return x.as_strided(resolved, row_major_strides(resolved), 0);

@@ -16,6 +16,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -160,6 +161,14 @@ class Tensor {
   void set_columns(const MemoryPool::Columns& columns) const { block("Tensor::set_columns").set_columns(columns); }
   /// What set_columns() has said of this tensor's storage; otherwise zeros.
   MemoryPool::Columns columns() const { return storage_ == nullptr ? MemoryPool::Columns() : storage_->columns(); }
+
+  /// Says that all ids of this storage are from `low` to `high`. A copy that to() makes on a device knows it. So
+  /// check_ids() need not read ids there, for which the host would wait.
+  void set_extremes(std::int32_t low, std::int32_t high) const {
+    block("Tensor::set_extremes").set_extremes(low, high);
+  }
+  /// What is known of the ids; empty after a write.
+  std::optional<MemoryPool::Extremes> extremes() const { return block("Tensor::extremes").extremes(); }
 
   /// The operation that made this tensor, or the leaf that collects its gradient; null when no gradient flows here.
   const std::shared_ptr<Node>& node() const { return node_; }

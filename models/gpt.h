@@ -56,6 +56,7 @@ class Gpt : public LanguageModel {
   /// first, the head of the last. `plan` has the blocks of every stage; empty: one stage per rank, split by cost.
   Gpt(const nn::Build& build, const GptConfig& config, pipeline::StagePlan plan = {});
 
+  using LanguageModel::loss;
   /// `scale` times the summed cross-entropy of this rank's targets [B, T/cp] i32 (negative: ignored). `hidden`: of
   /// hidden_shape().
   Tensor loss(const Tensor& hidden, const Batch& batch, double scale) override;

@@ -10,6 +10,11 @@ namespace trireme {
 class LanguageModel : public Model {
  public:
   using Model::hidden_shape;
+  using Model::loss;
+  /// One rank, one call: the mean loss of the targets [B, T] i32 of ids [B, T] i32. A negative target is ignored. Each
+  /// call in training has new samples: their numbers, which dropout masks depend on, go on from those of the call
+  /// before. Throws ExitCode::usage on a mesh of several ranks.
+  Tensor loss(const Tensor& ids, const Tensor& targets);
   /// The same for texts of `length` tokens each, a padded_length().
   virtual Shape hidden_shape(std::int64_t samples, std::int64_t length) const = 0;
   /// `length` rounded up so that it divides over the ranks that share a sequence.
@@ -25,6 +30,9 @@ class LanguageModel : public Model {
 
  protected:
   using Model::Model;
+
+ private:
+  std::int64_t next_sample_ = 0;  // of loss(ids, targets)
 };
 
 }  // namespace trireme

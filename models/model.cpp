@@ -52,6 +52,18 @@ Tensor Model::hidden(int stage, const Tensor& input, const Batch& batch) {
   return x;
 }
 
+Tensor Model::loss_of(const Batch& batch, double scale) {
+  if (mesh().size(Axis::pp) > 1)
+    fail(ExitCode::usage, "model",
+         "this rank of {} has only some of the stages; expected pp=1; use Trainer, or pipeline::Executor, which passes "
+         "results from stage to stage",
+         to_string(mesh().shape()));
+  const Batch local = enter(batch);
+  Tensor x;
+  for (int stage = 0; stage < stages(); ++stage) x = hidden(stage, x, local);
+  return loss(x, local, scale);
+}
+
 Tensor Model::recomputed(nn::Module& block, const Tensor& x) {
   // Dropout masks depend on the numbers of the samples. When backward runs, those of another micro-batch may be set.
   const auto run = build_.run_state();

@@ -49,6 +49,8 @@ class Model {
   /// the same on every tp rank. One element. Do not divide by anything else: `scale` is one over the targets of the
   /// global batch.
   virtual Tensor loss(const Tensor& hidden, const Batch& batch, double scale) = 0;
+  /// All of these for a batch of whole samples, on a mesh with pp=1: enter(), hidden() of each stage, and loss().
+  Tensor loss_of(const Batch& batch, double scale);
   /// The shape of hidden()'s result for a micro-batch of `samples`, the same for every stage.
   virtual Shape hidden_shape(std::int64_t samples) const = 0;
 
@@ -65,6 +67,9 @@ class Model {
   virtual std::vector<Setting> settings(const std::string& configuration, const std::string& path) const;
 
   const ParameterList& parameters() const { return build_.parameters(); }
+  /// The parameter of this name, "blocks.0.mlp.up.weight". Throws ExitCode::usage, with the nearest names, if this rank
+  /// has none.
+  ParameterPtr parameter(std::string_view name) const { return matching(parameters(), name).front(); }
   std::string summary() const;  ///< of this rank's part: nn/summary.h
   const BufferList& buffers() const { return build_.buffers(); }
   nn::RoutingLog& routing() { return build_.routing(); }  ///< what routers count; empty without experts

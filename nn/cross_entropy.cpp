@@ -191,7 +191,7 @@ Tensor cross_entropy(Tensor logits, const Tensor& targets, const CrossEntropyOpt
             logits.shape(), dim, targets.shape(), logits.shape().without(dim));
     logits = with_last_dim(std::move(logits), dim);
   }
-  const std::int64_t rows = logits.count() / std::max<std::int64_t>(logits.size(-1), 1);
+  const std::int64_t rows = row_count(logits);
   require(targets.count() == rows, "cross_entropy",
           "expected one target per row of logits {}: {} numbers of classes, which are their last dim; got targets {}",
           logits.shape(), rows, targets.shape());

@@ -21,8 +21,7 @@ struct CrossEntropyOptions {
 /// of the group. logits [.., V(/tp)], one row per target; targets i32, negative ones are ignored. With class_dim, the
 /// classes are another dim, and the targets have the shape of the other dims. Throws ExitCode::data for a target
 /// outside the vocabulary, and ExitCode::usage for padded or split logits without a slice and a group: those of a
-/// VocabEmbedding or a Linear with Split::out, as long as only views and cast_to() come between. Targets in a GPU's
-/// memory are not checked: one out of range counts as a token with a logit of 0, which has no gradient.
+/// VocabEmbedding or a Linear with Split::out, as long as only views and cast_to() come between.
 ///
 /// `scale` is 1 / (valid targets of the *global* batch): the only division of a training step, and known before
 /// backward, so that micro-batches, data-parallel ranks and pipeline stages only sum. The gradient overwrites the

@@ -22,11 +22,12 @@ struct LrSchedule {
   double min_lr = 0;                  ///< what decay ends at
   std::int64_t warmup_steps = 0;      ///< the rate of step n of these, from 0, is lr (n + 1) / (warmup_steps + 1)
   std::optional<double> warmup_lr{};  ///< if set, it is warmup_lr + (lr - warmup_lr) n / warmup_steps; may be 0
-  std::int64_t decay_begin = 0;       ///< the step from which the rate falls; until then it stays at lr
-  std::int64_t decay_end = 0;         ///< the step at which it is min_lr, where it stays; 0: it never falls
+  /// The step from which the rate falls; until then it stays at lr. Not set: the end of the warm-up. wsd needs it.
+  std::optional<std::int64_t> decay_begin{};
+  std::int64_t decay_end = 0;  ///< the step at which it is min_lr, where it stays; 0: it never falls
 
-  /// The learning rate of update number `step`, counted from 0. Throws ExitCode::usage if min_lr is above lr, or if
-  /// decay begins and decay_end is not set.
+  /// The learning rate of update number `step`, counted from 0. Throws ExitCode::usage if min_lr is above lr, if
+  /// decay_begin or min_lr is set and decay_end is not, and if the decay begins in the warm-up or after its own end.
   ///   cosine: min_lr + (lr - min_lr) (1 + cos(pi r)) / 2, r: the fraction of the way from decay_begin to decay_end
   ///   linear: lr + (min_lr - lr) r
   ///   wsd: as linear; decay_begin is late in the run (Hu et al. 2024, section 4)

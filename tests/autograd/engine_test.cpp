@@ -1,4 +1,6 @@
 // The tape and the engine: what is recorded, in which order backward runs, and when the hooks of leaves run.
+#include <pthread.h>
+
 #include "autograd/op.h"
 #include "tests/support/gradcheck.h"
 
@@ -19,6 +21,29 @@ struct Miscounted : Op {
   Tensor forward(const Tensor& a, const Tensor& b) { return a + b; }
   Gradients backward(const Tensor& dy) const { return Gradients(count, dy); }
 };
+
+/// y = x + 1, and keeps a tensor that is on the tape, as a function given to recompute() may.
+struct Keeper : Op {
+  static constexpr const char* name = "keeper";
+  Tensor kept;
+  Tensor forward(const Tensor& x) { return x + 1.0; }
+  Gradients backward(const Tensor& dy) const { return {dy}; }
+};
+
+/// Runs f on a thread with a stack of 64 KiB.
+void on_small_stack(const std::function<void()>& f) {
+  pthread_attr_t attributes;
+  pthread_t thread{};
+  ::pthread_attr_init(&attributes);
+  REQUIRE(::pthread_attr_setstacksize(&attributes, 65536) == 0);
+  const auto run = [](void* given) -> void* {
+    (*static_cast<const std::function<void()>*>(given))();
+    return nullptr;
+  };
+  REQUIRE(::pthread_create(&thread, &attributes, run, const_cast<std::function<void()>*>(&f)) == 0);
+  ::pthread_join(thread, nullptr);
+  ::pthread_attr_destroy(&attributes);
+}
 
 /// The sum of all elements, with a gradient of another shape than x.
 struct Misshapen : Op {
@@ -159,6 +184,33 @@ TEST_CASE("a long graph is freed without backward, and shared parts stay") {
   }
   backward(kept);
   CHECK(grad(x).item() == 32);
+}
+
+TEST_CASE("a long graph is freed on a small stack, whichever way its nodes hold one another") {
+  constexpr int steps = 100000;
+  const std::vector<std::pair<const char*, std::function<Tensor(const Tensor& y, const Tensor& x)>>> links = {
+      {"inputs", [](const Tensor& y, const Tensor& x) { return y + x; }},
+      {"lists",
+       [](const Tensor& y, const Tensor& x) {
+         return slice(concat({y, x}, 0), 0, 0, 1);
+       }},
+      {"kept",
+       [](const Tensor& y, const Tensor& x) {
+         Keeper op;
+         op.kept = y;
+         return apply(std::move(op), x);
+       }},
+      {"captured",
+       [](const Tensor& y, const Tensor& x) { return recompute([y](const Tensor& t) { return t + y; }, x); }}};
+  for (const auto& [name, link] : links) {
+    CAPTURE(name);
+    on_small_stack([&f = link, backward_too = std::string_view(name) != "captured"] {
+      const Tensor x = leaf({1}, 1);
+      Tensor y = x;
+      for (int i = 0; i < steps; ++i) y = f(y, x);
+      if (backward_too) backward(sum(y));
+    });
+  }
 }
 
 TEST_CASE("recompute gives the same bits, and keeps only its input") {

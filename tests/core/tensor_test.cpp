@@ -99,6 +99,8 @@ TEST_CASE("an undefined tensor: every member returns what it says, or throws") {
     check_throws([&] { static_cast<void>(x.as_strided({1}, {1}, 0)); }, "[Tensor::as_strided] the tensor is undefined");
     check_throws([&] { x.set_version(3); }, "[Tensor::set_version] the tensor is undefined");
     check_throws([&] { x.set_columns({.width = 3, .whole = 2}); }, "[Tensor::set_columns] the tensor is undefined");
+    check_throws([&] { x.set_extremes(0, 1); }, "[Tensor::set_extremes] the tensor is undefined");
+    check_throws([&] { (void)x.extremes(); }, "[Tensor::extremes] the tensor is undefined");
     check_throws([&] { x.release_elements(); }, "[Tensor::release_elements] the tensor is undefined");
     check_throws([&] { x.allocate_elements(); }, "[Tensor::allocate_elements] the tensor is undefined");
     check_throws([&] { static_cast<void>(clone(x)); }, "[clone] the tensor is undefined");

@@ -41,6 +41,14 @@ TEST_CASE("labels out of range are refused; negative ones are ignored") {
                  },
                  ExitCode::data),
              "target 2 at [1] of [2] is out of range; expected 0 to 1"));
+  const Tensor no_classes = Tensor::empty({2, 0}), no_rows = Tensor::empty({0, 3});
+  CHECK(says(error_of(
+                 [&] {
+                   nn::cross_entropy(no_classes, ids({-1, 0}, {2}), {});
+                 },
+                 ExitCode::data),
+             "[cross_entropy] target 0 at [1] of [2] is out of range"));
+  CHECK(nn::cross_entropy(no_rows, ids({}, {0}), {}).item() == 0);
 }
 
 TEST_CASE("labels that are written to before backward are refused") {

@@ -99,6 +99,25 @@ TEST_CASE("a schedule without an end of its decay stays at lr, and one that make
   CHECK_THROWS_AS(static_cast<void>(LrSchedule{}.at(-1)), Error);
 }
 
+TEST_CASE("the decay begins where the warm-up ends, so that the peak is reached") {
+  for (const LrShape shape : {LrShape::cosine, LrShape::linear}) {
+    const LrSchedule s{.shape = shape, .lr = 1e-3, .warmup_steps = 20, .decay_end = 120};
+    CHECK(s.at(19) < 1e-3);
+    CHECK(s.at(20) == 1e-3);
+    CHECK(s.at(70) == Approx(5e-4));
+    CHECK(s.at(120) == Approx(0));
+  }
+  using namespace trireme;
+  const auto refused = [](const LrSchedule& s, const std::string& said) {
+    CHECK(testing::says(testing::error_of([&] { static_cast<void>(s.at(0)); }, ExitCode::usage), said));
+  };
+  refused({.warmup_steps = 20, .decay_begin = 0, .decay_end = 100},
+          "the rate is to fall from step 0 to step 100, after 20 steps of warm-up");
+  refused({.warmup_steps = 20, .decay_end = 10}, "the rate is to fall from step 20 to step 10");
+  refused({.lr = 1e-3, .min_lr = 1e-5}, "the rate is to fall to a min_lr of 1e-05, but decay_end is not set");
+  refused({.shape = LrShape::wsd, .decay_end = 100}, "wsd without decay_begin");
+}
+
 TEST_CASE("shapes have names") {
   for (const std::string_view text : lr_shape_names()) CHECK(name(lr_shape(text).value()) == text);
   CHECK(lr_shape_names().size() == 4);

@@ -215,15 +215,27 @@ TEST_CASE("reference: a GPT") {
   Gpt gpt(b, {.layers = 2, .heads = 2, .width = 16, .context = 8, .vocab = 50});
   const Tensor tokens = Tensor::from({{3, 1, 4, 1, 5, 9, 2, 6}}, DType::i32);
   const Tensor next = Tensor::from({{1, 4, 1, 5, 9, 2, 6, -1}}, DType::i32);  // -1: no target
-  const Batch batch = gpt.enter(token_batch(tokens, next, {0}));
-  const Tensor loss = gpt.loss(gpt.hidden(0, {}, batch), batch, /*scale=*/1.0 / 7);
+  const Tensor loss = gpt.loss(tokens, next);                                 // the mean over the 7 targets
   backward(loss);
+  const ParameterPtr up = gpt.parameter("blocks.0.mlp.up.weight");  // [64, 16]
 
   const std::vector<std::int32_t> prompt = {3, 1, 4};
   const std::vector<std::int32_t> text = generate(gpt, prompt, {.length = 5, .temperature = 0.8, .top_k = 10});
   //! [gpt]
   CHECK(loss.item() == doctest::Approx(std::log(50)).epsilon(0.1));
   CHECK(text.size() == 5);
+  CHECK(up->local.shape() == Shape{64, 16});
+  CHECK(sum(square(up->grad())).item() > 0);
+  const Batch batch = gpt.enter(token_batch(tokens, next, {0}));
+  CHECK(gpt.loss(gpt.hidden(0, {}, batch), batch, 1.0 / 7).item() == loss.item());
+  CHECK_THROWS_WITH_AS(static_cast<void>(gpt.parameter("blocks.0.mlp.up.wieght")),
+                       doctest::Contains("the nearest: blocks.0.mlp.up.weight"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(gpt.loss(tokens, Tensor::full({1, 8}, -1, DType::i32))),
+                       doctest::Contains("all targets [1, 8] are negative"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(gpt.loss(tokens, view::slice(next, 1, 0, 4))),
+                       doctest::Contains("ids [1, 8] and targets [1, 4]; expected both [B, T]"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(gpt.loss(tokens, Tensor::full({1, 8}, 50, DType::i32))),
+                       doctest::Contains("[cross_entropy] target 50 at [0, 0] of [1, 8] is out of range"), Error);
 }
 
 TEST_CASE("reference: a model and its trainer") {
