@@ -12,19 +12,19 @@ string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}
 
 find_program(TRIREME_CCACHE ccache)
 if(TRIREME_CCACHE AND PROJECT_IS_TOP_LEVEL)
-  # Paths are hashed relative to the checkout, so that other clones can reuse this one's objects. The sloppiness is what
-  # ccache's manual asks for with precompiled headers.
+  # Paths are hashed relative to the checkout, so that other clones can reuse this one's objects; __FILE__ is relative,
+  # too (-fmacro-prefix-map below).
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros ${TRIREME_CCACHE})
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TRIREME_CCACHE})
 endif()
 
-option(TRIREME_UNITY "Compile ten sources at a time, and common headers once; a full build takes half the time" ON)
+option(TRIREME_UNITY "Compile ten sources at a time; a full build takes half the time" ON)
 
 # Every target of ours links it PRIVATE: its include path and options are not those of the library's users.
 add_library(trireme_flags INTERFACE)
 target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(trireme_flags INTERFACE -Wall -Wextra -Wconversion -Wno-psabi -fno-strict-aliasing)
+target_compile_options(trireme_flags INTERFACE -Wall -Wextra -Wconversion -Wno-psabi -fno-strict-aliasing
+  $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 warns about "text" + std::string (its bug 105651) and about fmt's own buffers.
   target_compile_options(trireme_flags INTERFACE -Wno-restrict -Wno-stringop-overflow)

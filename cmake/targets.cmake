@@ -27,27 +27,12 @@ function(trireme_library name)
   trireme_compile_in_batches(${name})
 endfunction()
 
-# For targets that only call the layers below, where all time is spent: they compile in two thirds of the time. They
-# share one precompiled header, which needs equal flags: a target with other ones sets DISABLE_PRECOMPILE_HEADERS.
+# For targets that only call the layers below, where all time is spent: they compile in two thirds of the time.
 function(trireme_compile_quickly)
   foreach(target ${ARGN})
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
-    if(TARGET trireme_quick_headers)
-      target_precompile_headers(${target} REUSE_FROM trireme_quick_headers)
-    endif()
   endforeach()
 endfunction()
-
-# A source spends 0.6 s on the headers that nearly every source includes.
-if(TRIREME_UNITY AND PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT TRIREME_FUZZ)
-  file(WRITE ${PROJECT_BINARY_DIR}/generated/quick_headers.cpp "")
-  add_library(trireme_quick_headers OBJECT ${PROJECT_BINARY_DIR}/generated/quick_headers.cpp)
-  target_link_libraries(trireme_quick_headers PRIVATE trireme_flags ${TRIREME_FMT})
-  target_compile_options(trireme_quick_headers PRIVATE $<$<CONFIG:Release>:-Og>)
-  target_precompile_headers(trireme_quick_headers PRIVATE
-    <algorithm> <array> <cmath> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <string>
-    <thread> <vector> <fmt/format.h>)
-endif()
 
 # trireme_program(NAME SOURCES main.cpp ... LINKS ...): a binary in build/bin.
 function(trireme_program name)
