@@ -11,10 +11,10 @@
 //
 //   product   to the dtype of Autocast   matmul, linear, mlp, grouped_linear, einsum, conv1d, conv2d, lstm_steps,
 //                                        gru_steps, attention, attention_packed, masked_attention
-//   f32       16 bits to f32             softmax, log_softmax, logsumexp, layer_norm, rms_norm, group_norm, sum, mean,
+//   f32       16-bit inputs to f32       softmax, log_softmax, logsumexp, layer_norm, rms_norm, group_norm, sum, mean,
 //                                        var, norm, cumsum, exp, log, pow, 1 / x; losses compute in f32 anyway
-//   common    16 bits to f32, if the     + - * /, comparisons, where, maximum, minimum, concat, stack, losses of two
-//             dtypes of inputs differ    tensors
+//   common    16-bit inputs to f32, if   + - * /, comparisons, where, maximum, minimum, concat, stack, losses of two
+//             the input dtypes differ    tensors
 //
 // Other operations compute in the dtype of their input. f64 tensors stay as they are. The result and the gradients have
 // the bits of the same casts written by hand (cast_to). The gradient of a parameter is f32 without a rounding to 16

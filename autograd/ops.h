@@ -153,8 +153,7 @@ Tensor log_softmax(const Tensor& x, int dim = -1);                       ///< x 
 Tensor logsumexp(const Tensor& x, int dim = -1, bool keep_dim = false);  ///< log of the sum of exp(x)
 
 // ---- statistics.cpp ----------------------------------------------------------------------------------------------
-/// The variance: the sum of (x - mean)^2 over n elements, divided by n - correction. Its square root is the standard
-/// deviation.
+/// The variance: the sum of (x - mean)^2 over n elements, divided by n - correction.
 Tensor var(const Tensor& x);
 Tensor var(const Tensor& x, int dim, double correction = 1, bool keep_dim = false);
 Tensor var(const Tensor& x, const std::vector<int>& dims, double correction = 1, bool keep_dims = false);

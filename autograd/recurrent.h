@@ -6,9 +6,9 @@
 //   const Tensor states = lstm_steps(gates, weight_hh, h0, c0);    // [2, T, B, H]
 //   const Tensor h = select(states, 0, 0);                         // [T, B, H]
 //
-// All tensors have one floating dtype. With `reverse` the steps run from T - 1 to 0; the state before the first one is
-// that of h0, and the results of step t are still at t. The formulas and the order of the gates are PyTorch's, which
-// are cuDNN's; s is the sigmoid.
+// All tensors have one floating dtype. With `reverse` the steps run from T - 1 to 0: h0 is the state before step T - 1,
+// and the result of step t is stored at index t. The formulas and the order of the gates are those of PyTorch and
+// cuDNN; s is the sigmoid.
 // Read next: nn/recurrent.h, autograd/recurrent.cpp.
 #pragma once
 

@@ -35,8 +35,8 @@ struct NpyHeader {
 };
 
 /// Parses the content of `path`, or of the file `path`(`member`) of an archive, which begins at byte `first` of it.
-/// Throws ExitCode::data, with file and byte, if it is malformed or has another size than its header says, for a dtype
-/// that no tensor has, more than 6 dims, and 2^56 or more elements.
+/// Throws ExitCode::data, with file and byte, if it is malformed, its size contradicts its header, the dtype is not
+/// supported, or it has more than 6 dims or at least 2^56 elements.
 NpyHeader parse_npy(std::string_view content, const std::filesystem::path& path, std::size_t first = 0);
 
 /// The elements behind such a header, as a dense row-major tensor.

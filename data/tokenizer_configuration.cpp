@@ -47,7 +47,7 @@ std::string text_of(const json& token) {
   return token.is_object() && content != token.end() && content->is_string() ? content->get<std::string>() : "";
 }
 
-/// The texts that must be tokens, with the fields that name them.
+/// Each text that the configuration uses as a token, and the field that names it.
 std::vector<std::pair<std::string, std::string>> named_texts(const json& configuration, const fs::path& folder) {
   std::vector<std::pair<std::string, std::string>> texts;
   for (const AddedToken& token : configured_tokens(configuration, folder))

@@ -25,8 +25,9 @@ soak_mutations() { python3 scripts/mutation_check.py; }
 # A find is kept as a case for tests/explore/finds.txt.
 soak_explorer() {
   local status=0
-  explore $((60 * soak_minutes)) --seed "$soak_seed" || status=$?
-  sed -n "s|^  ./trireme explore --replay '\(.*\)'$|\1|p" "$LOGS/soak-explorer.log" >"$soak_folder/finds.txt"
+  # A process of its own: within a condition, `set -e` would not end the function at a failing build.
+  ./trireme explore $((60 * soak_minutes)) --seed "$soak_seed" | tee "$soak_folder/explorer.txt" || status=$?
+  sed -n "s|^  ./trireme explore --replay '\(.*\)'$|\1|p" "$soak_folder/explorer.txt" >"$soak_folder/finds.txt"
   [ -s "$soak_folder/finds.txt" ] || rm "$soak_folder/finds.txt"
   return "$status"
 }
@@ -35,7 +36,7 @@ soak_explorer() {
 soak_fuzz() {
   local status=0
   rm -rf build-fuzz/findings
-  fuzz $((2 * soak_minutes)) || status=$?
+  ./trireme fuzz $((2 * soak_minutes)) || status=$?
   [ -z "$(ls build-fuzz/findings 2>/dev/null)" ] || cp -r build-fuzz/findings "$soak_folder/inputs"
   return "$status"
 }
@@ -82,8 +83,11 @@ soak() {
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) soak_usage && return ;;
-      --seed) soak_seed=${2:-} && shift 2 ;;
-      --minutes) soak_minutes=${2:-} && shift 2 ;;
+      --seed | --minutes)
+        [ $# -gt 1 ] || die 64 "soak: $1 needs a number"
+        if [ "$1" = --seed ]; then soak_seed=$2; else soak_minutes=$2; fi
+        shift 2
+        ;;
       *)
         case " ${soak_parts[*]} " in *" $1 "*) ;; *) die 64 "soak: unknown argument '$1'; see ./trireme soak --help" ;; esac
         parts+=("$1") && shift
@@ -96,7 +100,7 @@ soak() {
   rm -rf "$soak_folder" && mkdir -p "$soak_folder" "$LOGS"
   for part in "${parts[@]}"; do
     say "=== $part"
-    # A command that fails must end its part. `set -e` does nothing within a condition, so this is none.
+    # A command that fails must end its part. `set -e` has no effect inside a condition, so the status is read afterwards.
     set +e
     (set -e && "soak_$part") 2>&1 | tee "$LOGS/soak-$part.log"
     status=${PIPESTATUS[0]}

@@ -1,6 +1,6 @@
-// The sums of A's rows beside a product of form TN on Hopper. With a = dy^T, the product is the gradient of a linear
-// layer's weight, and the row sums are that of its bias: the sum of dy's rows, which would otherwise be read from
-// memory once more.
+// Sums the rows of A while a product of form TN is computed on Hopper. With A = dy^T, the product is the gradient of a
+// linear layer's weight, and the row sums are the gradient of its bias. Without this, dy would be read from memory a
+// second time.
 //
 // The tile of A of every stage lies in shared memory anyway. Warps of the producer's group, which have nothing to do,
 // read it there and add: in tiles that begin at n = 0, because the others have the same rows of A. A chunk of a stage

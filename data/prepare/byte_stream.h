@@ -1,5 +1,5 @@
-// The bytes of an input from its beginning to its end: a file, standard input or memory, as they are or decompressed.
-// Memory is constant: nothing is read ahead but a block.
+// Reads an input from beginning to end: a file, standard input or memory, decompressed if needed. Uses constant memory:
+// it reads ahead by at most one block.
 //
 //   const auto raw = std::make_shared<FileBytes>("texts.jsonl.gz");
 //   const auto bytes = decompressed(raw, compression_of("texts.jsonl.gz"), "texts.jsonl.gz");

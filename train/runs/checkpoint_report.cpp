@@ -92,7 +92,8 @@ std::string value_text(const nlohmann::json& value) {
   return text.empty() ? "none" : text;
 }
 
-/// An entry of Manifest::run: `whole` as it is stored, otherwise in words and cut, as a screen has 24 lines.
+/// The text of an entry of Manifest::run. With `whole` it is the stored text; otherwise it is readable and shortened,
+/// so that all entries fit on a screen.
 std::string run_text(const std::string& key, const std::string& text, bool whole) {
   constexpr int most = 400;
   if (whole || key == "seed") return safe_text(text.substr(0, text.find_last_not_of('\n') + 1));
