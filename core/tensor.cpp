@@ -112,9 +112,9 @@ Tensor Tensor::as_strided(const Shape& shape, const Shape& strides, std::int64_t
     const double reach = static_cast<double>(shape[dim] - 1) * static_cast<double>(strides[dim]);
     (reach < 0 ? first : last) += reach;
   }
-  const auto held = static_cast<double>(storage_->bytes() / size_of(dtype_));
-  require(shape.dims() == strides.dims() && first >= 0 && last < held, "as_strided",
-          "the view {} with strides {} and offset {} has elements {:.0f} to {:.0f} of a storage that holds {:.0f}; "
+  const std::int64_t held = storage_->bytes() / size_of(dtype_);
+  require(shape.dims() == strides.dims() && first >= 0 && last < static_cast<double>(held), "as_strided",
+          "the view {} with strides {} and offset {} has elements {:.0f} to {:.0f} of a storage that holds {}; "
           "expected a view inside the storage",
           shape, strides, offset, first, last, held);
   return result;

@@ -198,7 +198,7 @@ std::string header_of(DType dtype, const Shape& extents) {
          name(dtype));
   std::string shape;
   for (const std::int64_t extent : extents) shape += fmt::format("{}{}", shape.empty() ? "" : ", ", extent);
-  if (extents.dims() == 1) shape += ",";
+  if (extents.dims() == 1) shape += ',';
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", found->first, shape);
   constexpr std::size_t begin = 10, alignment = 64;
   text.resize((begin + text.size() + 1 + alignment - 1) / alignment * alignment - begin - 1, ' ');

@@ -104,7 +104,7 @@ void parse_normalizer(pbf_reader message, SentencePieceModel& model) {
 /// Text is normalized by rules only on its way in.
 void require_no_rules(pbf_reader message, const fs::path& path) {
   while (message.next()) {
-    if (message.tag_and_type() == tag_and_type(2, pbf_wire_type::length_delimited) && message.get_view().size() > 0)
+    if (message.tag_and_type() == tag_and_type(2, pbf_wire_type::length_delimited) && !message.get_view().empty())
       refuse(path, "it changes decoded text by rules, which are not supported; expected none");
     message.skip();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
@@ -132,7 +133,7 @@ struct RingAttention : Op {
     table.attention(some, k, v, rule, b.causal, b.first_key, part_out, part_lse);
     if (!merged.defined()) {  // the first block has all queries, and each sees at least itself
       merged = cast(part_out, accumulate_dtype(q));
-      lse = part_lse;
+      lse = std::move(part_lse);
       return;
     }
     Tensor out_here = b.queries.of(merged), lse_here = b.queries.of(lse, 2);

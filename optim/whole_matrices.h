@@ -77,7 +77,7 @@ class WholeMatrices {
   struct Block {
     std::int64_t row = 0, rows = 0, column = 0, columns = 0;
     std::int64_t count() const { return rows * columns; }
-    auto operator<=>(const Block&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
+    auto operator<=>(const Block&) const = default;
   };
   /// A block on its way to or from the owner of its matrix.
   struct Move {

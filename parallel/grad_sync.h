@@ -91,7 +91,7 @@ class GradSync {
   struct Kind {
     std::vector<Axis> axes;
     SumOrder order;
-    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
+    auto operator<=>(const Kind&) const = default;
   };
 
   void fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes);

@@ -2,7 +2,7 @@
 # `./trireme soak`: searches for unknown defects, and runs what needs real time. Sourced by ./trireme. A part is a
 # function soak_NAME; each ends with status 0 if it found nothing.
 
-soak_parts=(clocks hosts faults explorer fuzz asan tsan kernels portable cuda tidy mutations)
+soak_parts=(clocks hosts faults explorer fuzz asan tsan kernels portable cuda mutations)
 
 # sanitized_tests PRESET [CTEST ARGUMENTS...]: the unit tests in a build with a sanitizer.
 sanitized_tests() {
@@ -61,9 +61,6 @@ soak_cuda() {
       cmake --build build-cuda --parallel "$(parallel_jobs)" --target cli_test &&
     build-cuda/bin/cli_test -tc='a GPU that cannot be used*'
 }
-
-# Without the results of earlier runs.
-soak_tidy() { XDG_CACHE_HOME=$soak_folder/no-cache tidy "$@"; }
 
 soak_usage() {
   cat <<TXT

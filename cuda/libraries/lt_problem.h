@@ -20,9 +20,9 @@ enum class LtEpilogue : std::uint8_t { none, bias, gelu, gelu_bias, gelu_aux, ge
 struct LtMatrix {
   std::int64_t rows = 0, columns = 0;
   std::int64_t ld = 0;
-  std::int64_t stride = 0;                            ///< from matrix to matrix of a batch
-  int alignment = 0;                                  ///< power of two that divides the address, at most 256
-  auto operator<=>(const LtMatrix&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
+  std::int64_t stride = 0;  ///< from matrix to matrix of a batch
+  int alignment = 0;        ///< power of two that divides the address, at most 256
+  auto operator<=>(const LtMatrix&) const = default;
 };
 
 /// All that the choice of an algorithm depends on: the key of the cache.
@@ -35,7 +35,7 @@ struct LtProblem {
   int bias_alignment = 0;                   ///< the bias has d.rows elements, for every column the same
   std::int64_t aux_ld = 0, aux_stride = 0;  ///< aux is as large as d
   int aux_alignment = 0;
-  auto operator<=>(const LtProblem&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
+  auto operator<=>(const LtProblem&) const = default;
 };
 
 /// A problem with its operands: one call.

@@ -15,7 +15,7 @@ namespace trireme::cuda {
 /// Always [batch, heads, tokens, elements of a head]; element (b, h, t, d) lies at the sum of index times stride.
 struct SdpaTensor {
   std::array<std::int64_t, 4> dims{}, strides{};
-  auto operator<=>(const SdpaTensor&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
+  auto operator<=>(const SdpaTensor&) const = default;
 };
 
 enum class SdpaType : std::uint8_t { bf16, f16 };
@@ -29,9 +29,9 @@ struct SdpaProblem {
   SdpaTensor k{}, v{};    ///< [B, Hkv, Tk, D]
   SdpaTensor lse{};       ///< [B, H, Tq, 1], f32
   // Backward only:
-  SdpaTensor dout{}, dq{};                               ///< as q
-  SdpaTensor dk{}, dv{};                                 ///< as k
-  auto operator<=>(const SdpaProblem&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14 alone
+  SdpaTensor dout{}, dq{};  ///< as q
+  SdpaTensor dk{}, dv{};    ///< as k
+  auto operator<=>(const SdpaProblem&) const = default;
 };
 
 /// A problem with its operands: one call. Forward writes out and lse, backward delta [B, H, Tq], dq, dk and dv.

@@ -64,7 +64,7 @@ class Lexer {
     if (drop_line_end_ && !drop_all_) {
       if (text.starts_with("\r\n")) {
         text.erase(0, 2);
-      } else if (text.starts_with("\n")) {
+      } else if (text.starts_with('\n')) {
         text.erase(0, 1);
       }
     }

@@ -31,19 +31,22 @@ int ResumeAttempts::begin(const std::filesystem::path& checkpoint) {
 void ResumeAttempts::take_back(const std::filesystem::path& checkpoint, int before) {
   if (of(checkpoint) <= before) return;
   attempts_[checkpoint.filename().string()] = before;
-  std::erase_if(attempts_, [](const auto& entry) { return entry.second == 0; });
-  attempts_.empty() ? remove_file(file_) : write();  // removing needs no disk space
+  write();
 }
 
-void ResumeAttempts::write() const {
+void ResumeAttempts::write() {
+  std::erase_if(attempts_, [](const auto& entry) { return entry.second == 0; });
+  if (attempts_.empty()) return remove_file(file_);  // needs no disk space
   std::string text;
   for (const auto& [name, count] : attempts_) text += fmt::format("{} {}\n", name, count);
   write_file(file_, text);
 }
 
-void ResumeAttempts::succeeded() {
-  attempts_.clear();
-  remove_file(file_);
+void ResumeAttempts::succeeded(const std::filesystem::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();  // names sort as steps do
+  for (auto& [other, count] : attempts_)
+    if (other <= name) count = 0;
+  write();
 }
 
 }  // namespace trireme::checkpoint

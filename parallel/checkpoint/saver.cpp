@@ -6,6 +6,7 @@
 #include "parallel/checkpoint/background.h"
 #include "parallel/checkpoint/chunks.h"
 #include "parallel/checkpoint/folder.h"
+#include "parallel/checkpoint/resume_attempts.h"
 #include "parallel/comm/texts.h"
 
 namespace trireme::checkpoint {
@@ -131,6 +132,7 @@ std::optional<Saved> Saver::after_writing() {
     require_complete(manifest_, saved_.path / manifest_name);
     commit(manifest_, temporary_, saved_.path);
     return problem_of([&] {
+      ResumeAttempts(checkpoints_).take_back(saved_.path, 0);
       if (judgement_) Best::update(checkpoints_, saved_.step, judgement_->loss);
       if (keep_ || judgement_) prune(checkpoints_, keep_, saved_.path);
     });

@@ -139,7 +139,7 @@ void NcclMessages::queue_waiting(Lane& lane) {
 }
 
 void NcclMessages::call_nccl(const Lane& lane, Message& message) {
-  const NcclApi::Stream stream = lane.wire != nullptr ? lane.wire->stream() : api_.compute_stream();
+  auto* const stream = lane.wire != nullptr ? lane.wire->stream() : api_.compute_stream();
   api_.make_wait(stream, message.ready.get());
   api_.record(message.begun.get(), stream);
   const auto bytes = static_cast<std::size_t>(message.tensor.bytes());

@@ -182,7 +182,9 @@ TEST_CASE("a checkpoint from which two runs have died is tried after all others,
   CHECK(lines[1] == "step 1");
   for (int time = 0; time < 2; ++time) died_of("step_00000001");
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});  // both have: the newest is first again
-  checkpoint::ResumeAttempts(all).succeeded();
+  checkpoint::ResumeAttempts(all).succeeded(all / "step_00000001");     // which a run went on from; it is at step 2 now
+  CHECK(resumed(folder.path()).back() == "step 1");
+  make_run(folder.path(), 2);
   CHECK(resumed(folder.path()) == std::vector<std::string>{"step 2"});
 
   for (int time = 0; time < 2; ++time) died_of("step_00000002");

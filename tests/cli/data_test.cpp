@@ -79,31 +79,30 @@ TEST_CASE("a run whose data is the folder that it writes into goes on with the d
   fs::create_directory(work.folder / "t");
   fs::rename(work.folder / "text.txt", work.folder / "t" / "a.txt");
   const auto here = [&](const std::string& lines) {
-    return shell("cd " + work.path("t") + "; B=" TRIREME_BIN "\n" + lines);
+    return shell("cd " + work.path("t") + "; PATH=" TRIREME_BIN ":$PATH\n" + lines);
   };
   const std::string flags =
       "train_gpt --data . --layers 2 --heads 2 --width 32 --context 16 --micro-batch 2 --threads 1 --eval-batches 1 "
       "--checkpoint-every 3 --export-hf on --tensorboard on --profile profile.json ";
-  const Result first =
-      here("$B/" + flags + "--steps 6 --out run 2>&1 | tee said.txt; $B/" + flags +
-           "--steps 6 --resume run/checkpoints/step_00000003 --out other > log.txt 2>&1; $B/plot run "
-           "--svg curves.svg; $B/schedule --svg schedule.svg; $B/prepare_data --data a.txt --out shards");
+  const Result first = here(flags + "--steps 6 --out run 2>&1 | tee said.txt; " + flags +
+                            "--steps 6 --resume run/checkpoints/step_00000003 --out other > log.txt 2>&1; plot run "
+                            "--svg curves.svg; schedule --svg schedule.svg; prepare_data --data a.txt --out shards");
   INFO(first.output);
   REQUIRE(first.code == 0);
-  const Result second = here("$B/" + flags + "--steps 9 --out run --resume auto");
+  const Result second = here(flags + "--steps 9 --out run --resume auto");
   INFO(second.output);
   CHECK(second.code == 0);
   CHECK(contains(second.output, "resuming after step 6"));
   CHECK(contains(second.output, " written by Trireme (the first: ./curves.svg)"));
   // Also for a new run: one text, and nothing else.
-  const Result text = here("$B/prepare_data --data . --out shards2");
+  const Result text = here("prepare_data --data . --out shards2");
   INFO(text.output);
   CHECK(contains(text.output, "documents: 1 with 6000 bytes"));
   write_plainly(work.folder / "t" / "b.txt", "more");
-  const Result more = here("$B/" + flags + "--steps 12 --out run --resume auto");
+  const Result more = here(flags + "--steps 12 --out run --resume auto");
   CHECK(more.code == 64);
   CHECK(contains(more.output, "b.txt is new (4 bytes)"));
-  const Result changed = here("rm b.txt; sed -i s/a/b/ a.txt; $B/" + flags + "--steps 12 --out run --resume auto");
+  const Result changed = here("rm b.txt; sed -i s/a/b/ a.txt; " + flags + "--steps 12 --out run --resume auto");
   CHECK(changed.code == 64);
   CHECK(contains(changed.output, "the content of a.txt has changed"));
 }

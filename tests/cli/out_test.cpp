@@ -21,7 +21,8 @@ namespace {
 Result inside(const Workplace& work, const std::string& lines) {
   std::string flags = work.small_run();
   flags.erase(flags.find("--out none"), std::string("--out none").size());
-  return shell(fmt::format("cd {} && T=\"{}/train_gpt {}\" && {}", work.folder.string(), TRIREME_BIN, flags, lines));
+  return shell(
+      fmt::format("cd {} && PATH={}:$PATH T=\"train_gpt {}\" && {}", work.folder.string(), TRIREME_BIN, flags, lines));
 }
 
 std::vector<fs::path> folders(const fs::path& folder) {

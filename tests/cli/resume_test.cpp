@@ -92,6 +92,18 @@ TEST_CASE("two runs that die in their first step have the checkpoint stepped ove
   begun.check_goes_on_from(6);
 }
 
+TEST_CASE("a run that stepped over a checkpoint and then dies has no gap in its metrics") {
+  const Begun begun;
+  end_twice(begun, 137, "--steps 9", "TRIREME_FAULT=kill@step=7");
+  CHECK(begun.go_on("--steps 9", "TRIREME_FAULT=kill@step=5").code == 137);
+  const Result last = begun.go_on("--steps 9");
+  INFO(last.output);
+  CHECK(last.code == 0);
+  CHECK(contains(last.output, "\nresuming after step 3 from "));
+  const std::string metrics = content_of(begun.out + "/metrics.jsonl");
+  for (int step = 1; step <= 9; ++step) CHECK(occurrences(metrics, fmt::format("{{\"step\":{},", step)) == 1);
+}
+
 TEST_CASE("a full disk leaves the checkpoints of a run usable") {
   const Begun begun;
   const Result full = begun.go_on("--steps 9", "TRIREME_IO_FAULT=kind=enospc,call=write,path=config.json");

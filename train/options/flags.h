@@ -89,7 +89,7 @@ class Flags {
   void add_choice(std::string name, std::string& target, const std::vector<std::string>& choices, std::string help);
   /// Takes one of the names, and sets the value paired with it.
   template <class E>
-  void add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help);
+  void add_choice(std::string name, E& target, const std::vector<std::pair<std::string, E>>& choices, std::string help);
   /// Choices of the last declared flag that exist only in other builds, each with the error text for a user who asks
   /// for it here.
   void choices_of_other_builds(std::vector<std::pair<std::string, std::string>> choices);
@@ -169,7 +169,8 @@ class Flags {
 };
 
 template <class E>
-void Flags::add_choice(std::string name, E& target, std::vector<std::pair<std::string, E>> choices, std::string help) {
+void Flags::add_choice(std::string name, E& target, const std::vector<std::pair<std::string, E>>& choices,
+                       std::string help) {
   std::vector<std::string> names;
   names.reserve(choices.size());
   for (const auto& choice : choices) names.push_back(choice.first);

@@ -38,7 +38,7 @@ void ResumeMark::step_made() {
   if (std::exchange(state_, State::done) != State::made) return;
   rank_.failed = nullptr;
   try {
-    if (rank_.first()) attempts_beside(checkpoint_).succeeded();
+    if (rank_.first()) attempts_beside(checkpoint_).succeeded(checkpoint_);
   } catch (const Error& error) { events_.warn(fmt::format("{}; training goes on", error.reason())); }
 }
 

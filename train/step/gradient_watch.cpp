@@ -58,7 +58,7 @@ void GradientWatch::ready(const Parameter& parameter) {
   if (tamper_) tamper_(parameter, microbatch_);
   if (!looking_ || !found_.tensor.empty()) return;
   ++order_;
-  const Tensor gradient = parameter.grad();
+  const Tensor& gradient = parameter.grad();
   if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value())) return;
   // If only the last backward is checked, the value may come from any micro-batch.
   const int microbatch = look_ == Look::in_every_backward || samples_.size() == 1 ? microbatch_ : -1;

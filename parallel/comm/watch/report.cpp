@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <ranges>
 
 #include "parallel/comm/watch/beacon.h"
 
@@ -234,17 +235,15 @@ bool completed_alike(const ByRank& by_rank, std::size_t members) {
 std::string group_history(const std::string& group, const ByNumber& numbers, const std::vector<int>& members) {
   std::string text = fmt::format("\ngroup '{}', newest first, ranks", group);
   for (const int rank : members) text += fmt::format(" {}", rank);
-  text += "\n";
-  // NOLINTNEXTLINE(modernize-loop-convert): clang 14 has no std::views::reverse
-  for (auto entry = numbers.rbegin(); entry != numbers.rend(); ++entry) {
-    const auto& [number, by_rank] = *entry;
+  text += '\n';
+  for (const auto& [number, by_rank] : std::views::reverse(numbers)) {
     const Record& first = by_rank.begin()->second;
     if (completed_alike(by_rank, members.size())) {
       text += fmt::format("#{} {} {} in {} {}, ms:", number, step_name(first.step), comm::to_string(first.signature),
                           phase_name(first.phase), first.site.view());
       for (const auto& one : by_rank)
         text += fmt::format(" {:.2f}", 1e-6 * static_cast<double>(one.second.ended - one.second.begun));
-      text += "\n";
+      text += '\n';
       continue;
     }
     text += fmt::format("#{}\n", number);
