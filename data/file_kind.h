@@ -19,6 +19,11 @@ enum class FileKind : std::uint8_t { text, empty, binary, shard_tokenizer, own, 
 /// With which some editors begin a file in UTF-8. It is no part of the text.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
+/// The text of a file, without a byte-order mark.
+constexpr std::string_view without_mark(std::string_view file) {
+  return file.substr(file.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+}
+
 inline constexpr std::size_t sniffed_bytes = std::size_t{1} << 16;
 
 /// The first `sniffed_bytes` of a file. Throws as InputFile does.

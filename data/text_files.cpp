@@ -21,11 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kNewline = "\n";
 
-/// The text of a file, without a byte-order mark.
-std::string_view text_without_mark(const MappedFile& file) {
-  return file.text().substr(file.text().starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
-}
-
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 /// What a folder holds, without hidden files and folders, in any order.
@@ -206,7 +201,7 @@ std::vector<SourceFile> TextFiles::list() const {
 void TextFiles::add_characters(CharacterSet& set) const {
   for (const fs::path& path : files_) {
     const MappedFile file(path);
-    const std::string_view text = text_without_mark(file);
+    const std::string_view text = without_mark(file.text());
     if (const auto at = set.add(text))
       fail(ExitCode::data, "data",
            "{} byte {} of {} (0x{:02X}) is not UTF-8; expected UTF-8 text; convert it or use --tokenizer byte",
@@ -228,7 +223,7 @@ void TextFiles::tokenize(const Tokenizer& tokenizer,
     const MappedFile file(path);
     bool begins = true;
     const auto pass_on = [&](std::span<const std::int32_t> ids) { f(ids, std::exchange(begins, false)); };
-    naming_file(path, [&] { encode_in_parallel(tokenizer, text_without_mark(file), pass_on); });
+    naming_file(path, [&] { encode_in_parallel(tokenizer, without_mark(file.text()), pass_on); });
     file.require_whole();
     if (path == files_.back()) return;
     if (const auto end = tokenizer.end_of_text())

@@ -153,8 +153,8 @@ std::shared_ptr<const Tokenizer> parse_hugging_face(std::string_view vocab, cons
     fail(ExitCode::data, "tokenizer", "{} byte 0: expected one object of token: id", vocab_path.string());
   for (std::string& spelling : reader.finish(vocab_path)) builder.add_token(std::move(spelling), vocab_path.string());
   std::size_t number = 0;
-  const std::size_t begin = merges.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
-  for (std::size_t at = begin, end = 0; at < merges.size(); at = end + 1) {
+  merges = without_mark(merges);
+  for (std::size_t at = 0, end = 0; at < merges.size(); at = end + 1) {
     end = std::min(merges.find('\n', at), merges.size());
     std::string_view line = merges.substr(at, end - at);
     if (line.ends_with('\r')) line.remove_suffix(1);

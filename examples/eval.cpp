@@ -110,7 +110,17 @@ struct Result {
   std::string text, each, warning;
 };
 
+/// A model whose weights and logits are finite has finite scores.
+void require_finite(double score, std::string_view name) {
+  if (!std::isfinite(score))
+    fail(ExitCode::numerical, "eval",
+         "{} is {}; expected a finite number; the model's logits are not finite, so it was not trained well; use "
+         "another checkpoint",
+         name, score);
+}
+
 void add_text(Result& result, const TextScore& score, std::int64_t stride) {
+  require_finite(score.loss, "the loss");
   result.json["tokens"] = score.tokens;
   result.json["bytes"] = score.bytes;
   result.json["stride"] = stride;
@@ -125,6 +135,7 @@ void add_text(Result& result, const TextScore& score, std::int64_t stride) {
 void add_dialogues(Result& result, Model& model, const PackedDialogues& data, std::int64_t batch) {
   const DialogueReport& report = data.report();
   const double loss = validation_loss(model, data, batch);
+  require_finite(loss, "the loss");
   result.json["dialogues"] = report.dialogues;
   result.json["targets"] = report.targets;
   result.json["loss"] = loss;
@@ -152,6 +163,7 @@ void add_choices(Result& result, const std::vector<Question>& questions, const S
     nlohmann::ordered_json options = nlohmann::json::array();
     for (std::size_t i = 0; i < scored.options[q].size(); ++i) {
       const ContinuationScore& option = scored.options[q][i];
+      require_finite(option.logprob, fmt::format("the log-probability of option {} of question {}", i, q));
       options.push_back({{"logprob", option.logprob},
                          {"tokens", option.tokens},
                          {"bytes", questions[q].options[i].bytes},

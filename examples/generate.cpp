@@ -16,6 +16,7 @@
 
 #include "core/cpu/level.h"
 #include "core/io.h"
+#include "data/file_kind.h"
 #include "models/gpt.h"
 #include "parallel/comm/texts.h"
 #include "train/gpt/conversation.h"
@@ -179,7 +180,7 @@ std::string text_of(ProcessGroup& world, const std::string& path) {
     if (world.rank() == 0)
       text = path == "-" ? InputLines().rest(read_limits::prompt) : read_file(path, read_limits::prompt);
   });
-  return broadcast_text(world, text);
+  return std::string(without_mark(broadcast_text(world, text)));
 }
 
 /// The prompts, and what messages call them.
@@ -309,8 +310,14 @@ GenerateOptions generate_options(const Options& o, const GptSource& source, cons
   options.seed = static_cast<std::uint64_t>(o.seed);
   options.leave = leave_asked;
   if (o.stop_at_end) options.stop = source.end_tokens();
-  if (!o.stop_tokens.empty())
-    for (const std::int32_t id : parse_ids(o.stop_tokens, "--stop-tokens")) options.stop.push_back(id);
+  if (!o.stop_tokens.empty()) {
+    for (const std::int32_t id : parse_ids(o.stop_tokens, "--stop-tokens")) {
+      if (id >= options.vocab_size)
+        fail(ExitCode::usage, "stop-tokens", "--stop-tokens {}: the vocabulary has {} tokens; expected ids below that",
+             id, options.vocab_size);
+      options.stop.push_back(id);
+    }
+  }
   return options;
 }
 

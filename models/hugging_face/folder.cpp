@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "data/utf8.h"
 #include "models/gpt_text.h"
 #include "models/hugging_face/architectures.h"
+#include "parallel/comm/texts.h"
 
 namespace trireme::hugging_face {
 
@@ -124,6 +126,30 @@ class Folder::Shards : public TensorSource {
   std::map<std::string, const SafetensorsFile*, std::less<>> tensors_;
 };
 
+/// A tied model has one tensor for the vectors of its tokens and its head. Files may hold it twice, but not two tensors.
+void require_tied(const TensorSource& files, const std::string& vectors) {
+  constexpr const char* head = "lm_head.weight";
+  constexpr std::int64_t piece = 64 << 20;  // bytes that are compared at a time
+  const auto first = files.find(vectors), second = files.find(head);
+  if (!second) return;
+  bool same = first->dtype == second->dtype && first->shape == second->shape;
+  const std::int64_t rows = first->shape[0], width = first->shape[1];
+  const std::int64_t most =
+      std::max<std::int64_t>(1, piece / (width * static_cast<std::int64_t>(size_of(first->dtype))));
+  for (std::int64_t row = 0; same && row < rows; row += most) {
+    Tensor a = Tensor::empty({std::min(most, rows - row), width}, first->dtype);  // [rows of a piece, D]
+    Tensor b = Tensor::empty(a.shape(), first->dtype);
+    files.read(vectors, {row, 0}, a);
+    files.read(head, {row, 0}, b);
+    same = std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
+  }
+  if (!same)
+    fail(ExitCode::data, where,
+         "{}: {} has tie_word_embeddings, and {} is not the same as {}; expected one of them, or equal ones; write "
+         "\"tie_word_embeddings\": false there if the model has a head of its own",
+         files.path(), config_name, head, vectors);
+}
+
 // ---- the folder -----------------------------------------------------------------------------------------------------
 
 ModelConfig read_config(const fs::path& folder) {
@@ -173,6 +199,9 @@ Folder::Folder(const fs::path& path)
 
 void Folder::load(const std::vector<checkpoint::HeldTensor>& held, ProcessGroup& group,
                   const ReadProgress& progress) const {
+  fail_together(group, [&] {
+    if (group.rank() == 0 && config_.gpt.tied) require_tied(*shards_, map_.front().parts.front().name);
+  });
   read_weights(*shards_, map_, held, group, progress);
 }
 

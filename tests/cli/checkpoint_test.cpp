@@ -103,6 +103,8 @@ TEST_CASE("on another mesh a run goes on with the samples that come next") {
   REQUIRE(one.size() == 12);
   REQUIRE(four.size() == 12);
   for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::abs(one[i] - four[i]) <= 1e-4 * one[i]);
+  // Of the time of a forward, that in which it waited for data is taken off, in the first step too.
+  for (const double ms : metric(work.path("parts/metrics.jsonl"), "forward_ms")) CHECK(ms >= 0);
   // A run that has made all its steps has nothing left to do.
   const std::string output = succeed("train_gpt", parts);
   CHECK(output.starts_with("warning: nothing to do: "));  // without the plan

@@ -92,4 +92,18 @@ TEST_CASE("what eval cannot do is refused") {
   check_refused(run("eval", flags + " --data " + work.path("text.txt") + " --mesh tp=3"), 64, {"tp=3"});
 }
 
+TEST_CASE("a model whose weights are not finite has no score") {
+  const Workplace work;
+  REQUIRE(run("train_gpt", work.small_run() + "--export-hf on --checkpoint-every 4 --steps 4 --out " + work.path("run"))
+              .code == 0);
+  const std::string model = work.path("run/checkpoints/step_00000004/hf");
+  std::string weights = content_of(model + "/model.safetensors");
+  weights.replace(weights.size() - 4, 4, std::string("\0\0\xC0\x7F", 4));  // NaN in f32
+  std::ofstream(model + "/model.safetensors", std::ios::binary) << weights;
+  std::ofstream(work.folder / "q.jsonl") << "{\"query\": \"ABC\", \"choices\": [\"D\", \"AB\"], \"gold\": 0}\n";
+  for (const std::string what : {" --data " + work.path("text.txt"), " --choices " + work.path("q.jsonl")})
+    for (const char* json : {"", " --json"})
+      check_refused(run("eval", "--checkpoint " + model + what + json), 77, {"is nan", "use another checkpoint"});
+}
+
 }  // namespace eval_test

@@ -201,6 +201,8 @@ TEST_CASE("many prompts at once give the texts of each alone, with stop strings,
                    text_of("--prompt BCDEFG") + "\n--- prompt 3 of 3 ---\n" + text_of("--prompt A"));
   CHECK(text_of("--prompts " + work.path("prompts.jsonl")) == all);
   CHECK(text_of("--batch 2 --prompts " + work.path("prompts.txt")) == all);
+  std::ofstream(work.folder / "marked.txt") << "\xEF\xBB\xBF" << content_of(work.path("prompts.txt"));
+  CHECK(text_of("--prompts " + work.path("marked.txt")) == all);
 
   const std::string json = text_of("--json --logprobs 2 --prompts " + work.path("prompts.txt") + " --samples 2");
   CHECK(occurrences(json, "\n") == 6);
@@ -236,6 +238,7 @@ TEST_CASE("many prompts at once give the texts of each alone, with stop strings,
   refused("--prompt A --prompts x", 64, "are two prompts");
   refused("--prompt A --stop '[1]'", 64, "--stop");
   refused("--prompt A --stop-tokens x", 64, "--stop-tokens");
+  refused("--prompt A --stop-tokens 4000", 64, "--stop-tokens 4000: the vocabulary has ");
   refused("--prompt A --logprobs 3", 64, "--logprobs");
   refused("--prompt-ids 4000", 64, "outside the vocabulary");
   refused("--prompt A --min-p 0.1 --temperature 0", 64, "--min-p");

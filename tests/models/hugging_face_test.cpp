@@ -341,6 +341,34 @@ TEST_CASE("a folder with the names of a base model, and older buffers, is read")
   });
 }
 
+TEST_CASE("a tied model may have its head twice in the files, but not another one") {
+  const TempFolder place;
+  write_model(place / "m", small_llama());  // with a head of its own
+  change_config(place / "m", {{"tie_word_embeddings", true}});
+  const auto loaded = [&] {
+    return caught([&] {
+      const hugging_face::Folder folder(place / "m");
+      run_mesh("dp=2", [&](const MeshPtr& mesh) {
+        Gpt model(nn::Build(mesh, DType::f32, 1), folder.config());
+        folder.load(nn::detail::held_weights(model).tensors, mesh->world());
+      });
+    });
+  };
+  const Caught other = loaded();
+  CHECK(other.code == ExitCode::data);
+  CHECK(other.has("lm_head.weight is not the same as model.embed_tokens.weight"));
+  const SafetensorsFile file(place / "m" / "model.safetensors");
+  std::vector<SafetensorsEntry> entries;
+  for (const std::string& name : file.names()) entries.push_back({name, file.dtype(name), file.shape(name)});
+  std::vector<Tensor> tensors;
+  for (const std::string& name : file.names())
+    tensors.push_back(file.read(name == "lm_head.weight" ? "model.embed_tokens.weight" : name));
+  SafetensorsWriter writer(place / "m" / "model.safetensors", entries, {});
+  for (const Tensor& tensor : tensors) writer.write(tensor);
+  writer.commit();
+  CHECK(loaded().message.empty());
+}
+
 TEST_CASE("damaged folders are refused with what is wrong") {
   const TempFolder place;
   const fs::path folder = place / "m";

@@ -1,6 +1,7 @@
 #include "train/step/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -107,9 +108,13 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
     return step_.back();
   };
   if (std::exchange(compared_batches_, true)) return run_pass(kept, first_look());
+  const auto start = std::chrono::steady_clock::now();
   const Batch first = kept(0);
+  const std::chrono::duration<double> fetching = std::chrono::steady_clock::now() - start;
   require_right_batches(first, mesh_);
-  return run_pass([&](int index) { return index == 0 ? first : kept(index); }, first_look());
+  Pass pass = run_pass([&](int index) { return index == 0 ? first : kept(index); }, first_look());
+  pass.pipeline.forward_seconds += fetching.count();  // which has the time of the other batches, too
+  return pass;
 }
 
 bool Trainer::sums_gradients() const { return mesh_.size(Axis::data) > 1 || mesh_.size(Axis::tp) > 1 || ties_stages_; }
