@@ -97,6 +97,15 @@ TEST_CASE("train_gpt begins with a folder's weights on any mesh, and exports eac
   CHECK(content_of(m.work.path("tuned-pp=2") + "/checkpoints/step_00000004/hf/tokenizer.json") ==
         content_of(m.model + "/tokenizer.json"));
   // A run can be the beginning, too; the first loss then is that of its last weights.
+  const std::string in_bf16 = m.work.path("bf16"), from_bf16 = m.work.path("from-bf16");
+  for (const std::string& flags : {m.run_folder + " --dtype bf16 --steps 2 --out " + in_bf16,
+                                   in_bf16 + " --steps 1 --warmup-steps 0 --out " + from_bf16}) {
+    const Result result = run("train_gpt", m.small + "--init-from " + flags);
+    INFO(result.output);
+    REQUIRE(result.code == 0);
+  }
+  CHECK(metric(from_bf16 + "/metrics.jsonl", "loss")[0] ==
+        doctest::Approx(metric(in_bf16 + "/metrics.jsonl", "loss")[0]).epsilon(0.05));
   const std::string from_run = m.work.path("from-run");
   const Result again =
       run("train_gpt", m.small + "--init-from " + m.run_folder + " --steps 1 --warmup-steps 0 --out " + from_run);

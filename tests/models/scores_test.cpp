@@ -152,18 +152,21 @@ TEST_CASE("questions of every form are read, and answered by probability, per to
   CHECK(questions[3].options[0].continuation == " no");
   CHECK(questions[4].options.size() == 1);
   const auto padded = [](const std::string& more) {
-    return parse_questions("{\"query\": \"a\", \"choices\": [\" b \\n\"], \"gold\": 0" + more + "}", "q.jsonl")[0]
+    return parse_questions("{\"query\": \"a\", \"choices\": [\" b \\n\", \"c\"], \"gold\": 0" + more + "}",
+                           "q.jsonl")[0]
         .options[0];
   };
   CHECK(padded("").continuation == " b");  // white space around an answer does not count, unless the line says how
   CHECK(padded("").bytes == 1);
   CHECK(padded(", \"delimiter\": \" \"").continuation == "  b \n");
   for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 1}", "q.jsonl line 1: 'label' is 1"},
-           {"{\"ctx\": \"a\", \"endings\": [], \"label\": 0}", "is empty"},
-           {"{\"ctx\": \"a\", \"endings\": [\" \"], \"label\": 0}", "an answer is empty"},
+           {"{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 2}", "q.jsonl line 1: 'label' is 2"},
+           {"{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 0}", "'endings' has 1; expected at least two"},
+           {"{\"ctx\": \"a\", \"endings\": [], \"label\": 0}", "'endings' has 0"},
+           {"{\"ctx\": \"a\", \"endings\": [\"b\", \" \"], \"label\": 0}", "an answer is empty"},
            {"{\"query\": \"a\", \"choices\": [1], \"gold\": 0}", "expected a list of texts"},
-           {"{\"question\": \"a\", \"choices\": {\"text\": [\"x\"], \"label\": [\"A\"]}, \"answerKey\": \"B\"}",
+           {"{\"question\": \"a\", \"choices\": {\"text\": [\"x\", \"y\"], \"label\": [\"A\", \"B\"]}, \"answerKey\": "
+            "\"C\"}",
             "answerKey"},
            {"{\"answerKey\": \"B\"}", "'choices' is missing"},
            {"{\"x\": 1}", "of no known form"},

@@ -15,7 +15,6 @@ constexpr const char* place = "questions";
 
 /// "label" and "gold": a number, or a text with one.
 std::size_t answer_of(const nlohmann::json& line, const char* key, std::size_t options) {
-  if (options == 0) fail(ExitCode::data, place, "the list of answers is empty; expected at least one");
   if (line.contains(key) && line[key].is_string()) {
     const std::string text = line[key].get<std::string>();
     std::size_t number = options;
@@ -37,6 +36,13 @@ Question::Option option_of(const std::string& context, const Delimiter& delimite
   return {context, " " + text, text.size()};
 }
 
+/// The texts to choose from.
+std::vector<std::string> several_texts(const nlohmann::json& object, const char* key) {
+  std::vector<std::string> texts = json_texts(object, key, place);
+  if (texts.size() < 2) fail(ExitCode::data, place, "'{}' has {}; expected at least two", key, texts.size());
+  return texts;
+}
+
 Question with_choices(const std::string& context, const Delimiter& delimiter, const std::vector<std::string>& choices,
                       std::size_t answer) {
   Question question{.options = {}, .answer = answer};
@@ -46,8 +52,7 @@ Question with_choices(const std::string& context, const Delimiter& delimiter, co
 
 Question arc_question(const nlohmann::json& line, const Delimiter& delimiter) {
   const nlohmann::json& choices = line["choices"];
-  const std::vector<std::string> texts = json_texts(choices, "text", place),
-                                 labels = json_texts(choices, "label", place);
+  const std::vector<std::string> texts = several_texts(choices, "text"), labels = json_texts(choices, "label", place);
   const std::string key = json_text(line, "answerKey", place);
   const auto answer = std::find(labels.begin(), labels.end(), key);
   if (labels.size() != texts.size() || answer == labels.end())
@@ -59,7 +64,7 @@ Question arc_question(const nlohmann::json& line, const Delimiter& delimiter) {
 }
 
 Question schema_question(const nlohmann::json& line, const Delimiter& delimiter) {
-  const std::vector<std::string> contexts = json_texts(line, "context_options", place);
+  const std::vector<std::string> contexts = several_texts(line, "context_options");
   const std::string continuation = json_text(line, "continuation", place);
   Question question{.options = {}, .answer = answer_of(line, "gold", contexts.size())};
   for (const std::string& context : contexts) question.options.push_back(option_of(context, delimiter, continuation));
@@ -71,7 +76,7 @@ Question question_of(const nlohmann::json& line) {
   const Delimiter delimiter =
       line.contains("delimiter") ? Delimiter(json_text(line, "delimiter", place)) : std::nullopt;
   const auto choices_of = [&](const char* context, const char* list, const char* answer) {
-    const std::vector<std::string> choices = json_texts(line, list, place);
+    const std::vector<std::string> choices = several_texts(line, list);
     return with_choices(json_text(line, context, place), delimiter, choices, answer_of(line, answer, choices.size()));
   };
   if (line.contains("endings")) return choices_of("ctx", "endings", "label");

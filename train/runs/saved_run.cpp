@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/io.h"
 #include "nn/lora.h"
@@ -296,8 +297,16 @@ void load_weights(Checkpoint& saved, Model& model, bool adapters) {
   require_same_content(world, saved);
   ParameterList parameters = model.parameters();
   if (!adapters) std::erase_if(parameters, [](const ParameterPtr& p) { return nn::is_adapter(p->name); });
-  const auto held = checkpoint::held_tensors(whole_weights(parameters), model.buffers(), model.mesh());
+  auto held = checkpoint::held_tensors(whole_weights(parameters), model.buffers(), model.mesh());
+  std::vector<std::pair<Tensor, Tensor>> converted;  // from the run's dtype to the model's
+  for (checkpoint::HeldTensor& tensor : held) {
+    const auto stored = saved.manifest().tensors.find(tensor.name);
+    if (stored == saved.manifest().tensors.end() || stored->second.dtype == tensor.value.dtype()) continue;
+    const Tensor read = Tensor::empty(tensor.value.shape(), stored->second.dtype, tensor.value.device());
+    converted.emplace_back(read, std::exchange(tensor.value, read));
+  }
   fail_together(world, [&] { saved.read(held, "it was saved by another version of the program"); });
+  for (auto& [from, to] : converted) copy(from, to);
 }
 
 void load_average(Checkpoint& saved, Model& model) {
