@@ -46,7 +46,7 @@ Request read(const std::vector<std::string>& words) {
       request.svg = word.substr(word.find('=') + 1);
     } else if (word == "--svg" && i + 1 < words.size()) {
       request.svg = words[++i];
-    } else if (word.starts_with("-")) {
+    } else if (word.starts_with('-')) {
       fail(ExitCode::usage, "plot", "'{}' is not understood; expected RUN... and --svg FILE; see --help", word);
     } else {
       request.runs.push_back(word);

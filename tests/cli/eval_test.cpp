@@ -101,7 +101,7 @@ TEST_CASE("a model whose weights are not finite has no score") {
   weights.replace(weights.size() - 4, 4, std::string("\0\0\xC0\x7F", 4));  // NaN in f32
   std::ofstream(model + "/model.safetensors", std::ios::binary) << weights;
   std::ofstream(work.folder / "q.jsonl") << "{\"query\": \"ABC\", \"choices\": [\"D\", \"AB\"], \"gold\": 0}\n";
-  for (const std::string what : {" --data " + work.path("text.txt"), " --choices " + work.path("q.jsonl")})
+  for (const std::string& what : {" --data " + work.path("text.txt"), " --choices " + work.path("q.jsonl")})
     for (const char* json : {"", " --json"})
       check_refused(run("eval", "--checkpoint " + model + what + json), 77, {"is nan", "use another checkpoint"});
 }

@@ -235,7 +235,7 @@ void Flags::add_choice(std::string name, std::string& target, const std::vector<
   std::vector<std::pair<std::string, std::string>> pairs;
   pairs.reserve(choices.size());
   for (const std::string& choice : choices) pairs.emplace_back(choice, choice);
-  add_choice<std::string>(std::move(name), target, std::move(pairs), std::move(help));
+  add_choice<std::string>(std::move(name), target, pairs, std::move(help));
 }
 
 void Flags::choices_of_other_builds(std::vector<std::pair<std::string, std::string>> choices) {

@@ -50,8 +50,7 @@ VitalSigns vital_signs(const ThreadId& id) {
   }
   found.state = fields.front();
   found.processor_time = std::strtoull(content(folder + "schedstat").c_str(), nullptr, 10);
-  if (found.state == 'Z')
-    found.signal = static_cast<int>(std::strtol(fields.c_str() + fields.rfind(' ') + 1, nullptr, 10)) & 0x7f;
+  if (found.state == 'Z') found.signal = std::atoi(fields.c_str() + fields.rfind(' ') + 1) & 0x7f;
   return found;
 }
 
