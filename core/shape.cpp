@@ -1,8 +1,11 @@
 #include "core/shape.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "core/error.h"
+#include "core/extents.h"
 
 namespace trireme {
 
@@ -19,17 +22,12 @@ std::size_t Shape::index(int dim) const {
 }
 
 std::int64_t Shape::count(std::string_view where) const {
-  constexpr std::int64_t most = std::int64_t{1} << 48;  // more than an address can tell apart
-  std::int64_t n = 1;
-  bool none = false;
-  for (const std::int64_t extent : *this) {
-    require(extent >= 0, where, "extents must not be negative, got {}", *this);
-    none |= extent == 0;
-    const bool overflow = __builtin_mul_overflow(n, std::max<std::int64_t>(extent, 1), &n);
-    require(!overflow && n <= most, where, "{} has more elements than memory can hold; expected a smaller shape",
-            *this);
+  if (!are_possible({begin(), end()})) [[unlikely]] {
+    require(std::all_of(begin(), end(), [](std::int64_t extent) { return extent >= 0; }), where,
+            "extents must not be negative, got {}", *this);
+    fail(ExitCode::internal, where, "{} has more elements than memory can hold; expected a smaller shape", *this);
   }
-  return none ? 0 : n;
+  return std::accumulate(begin(), end(), std::int64_t{1}, std::multiplies<>());
 }
 
 bool Shape::operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }

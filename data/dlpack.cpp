@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/extents.h"
+
 namespace trireme::dlpack {
 namespace {
 
@@ -96,12 +98,10 @@ Tensor copied(const View& view) {
     fail(ExitCode::data, "dlpack", "{} dims{}; expected 0 to {}, with their extents", view.dims,
          view.shape == nullptr ? " without a shape" : "", Shape::max_dims);
   std::vector<std::int64_t> extents;
-  std::int64_t count = 1;
   for (int dim = 0; dim < view.dims; ++dim) {
     extents.push_back(view.shape[dim]);
-    if (extents.back() < 0 || __builtin_mul_overflow(count, std::max<std::int64_t>(extents.back(), 1), &count) ||
-        count > std::int64_t{1} << 56)
-      fail(ExitCode::data, "dlpack", "an extent of {} in dim {}; expected at least 0, and at most 2^56 elements",
+    if (!are_possible(extents))
+      fail(ExitCode::data, "dlpack", "an extent of {} in dim {}; expected at least 0, and at most 2^48 elements",
            extents.back(), dim);
   }
   const Tensor tensor = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), dtype);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/extents.h"
 #include "data/npy_layout.h"
 #include "data/utf8.h"
 
@@ -114,14 +115,13 @@ class DictionaryParser {
   }
 
   std::int64_t extent() {
-    constexpr std::int64_t most = std::int64_t{1} << 56;
     skip_spaces();
     const std::size_t at = position();
     std::int64_t value = 0;
     std::size_t digits = 0;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_, ++digits) {
       value = value * 10 + (text_[at_] - '0');
-      if (value > most) refuse(at, "an extent of more than 2^56; expected at most that many elements");
+      if (value > most_elements) refuse(at, "an extent of more than 2^48; expected at most that many elements");
     }
     if (digits == 0) refuse(at, "the shape is malformed; expected whole numbers");
     return value;
@@ -132,14 +132,11 @@ class DictionaryParser {
     expect('(');
     const std::size_t at = position();
     std::vector<std::int64_t> extents;
-    std::int64_t count = 1;
     while (!take(')')) {
       if (extents.size() == Shape::max_dims)
         refuse(at, fmt::format("more than {} dims; expected at most that many", Shape::max_dims));
       extents.push_back(extent());
-      if (__builtin_mul_overflow(count, std::max<std::int64_t>(extents.back(), 1), &count) || count > std::int64_t{1}
-                                                                                                          << 56)
-        refuse(at, "a shape too large to exist; expected at most 2^56 elements");
+      if (!are_possible(extents)) refuse(at, "a shape too large to exist; expected at most 2^48 elements");
       const bool comma = take(',');
       if (!comma && extents.size() == 1) refuse(position(), "the shape is no tuple; expected a comma after one extent");
       if (!comma) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/extents.h"
 #include "data/json.h"
 #include "data/safetensors.h"
 #include "data/utf8.h"
@@ -141,11 +142,8 @@ class Parser {
     return stored;
   }
 
-  /// Throws unless the number of elements times the largest dtype's size fits in 64 bits.
   Shape shape_from(const JsonPlace& place, const json& value) const {
-    constexpr std::uint64_t most = std::uint64_t{1} << 56;
     std::vector<std::int64_t> extents;
-    std::uint64_t count = 1;
     if (!value.is_array() || value.size() > Shape::max_dims)
       refuse(place.at, fmt::format("tensor {} has a malformed shape {}; expected at most {} whole numbers",
                                    in_quotes(place.key), shown(value), Shape::max_dims));
@@ -153,11 +151,10 @@ class Parser {
       if (!extent.is_number_unsigned())
         refuse(place.at, fmt::format("tensor {} has a malformed shape {}; expected whole numbers", in_quotes(place.key),
                                      shown(value)));
-      const auto rows = extent.get<std::uint64_t>();
-      if (rows > most || __builtin_mul_overflow(count, std::max<std::uint64_t>(rows, 1), &count) || count > most)
-        refuse(place.at, fmt::format("tensor {} has a shape too large to exist, {}; expected at most 2^56 elements",
+      extents.push_back(static_cast<std::int64_t>(extent.get<std::uint64_t>()));  // negative if it does not fit
+      if (!are_possible(extents))
+        refuse(place.at, fmt::format("tensor {} has a shape too large to exist, {}; expected at most 2^48 elements",
                                      in_quotes(place.key), shown(value)));
-      extents.push_back(static_cast<std::int64_t>(rows));
     }
     return Shape(std::span<const std::int64_t>(extents));
   }

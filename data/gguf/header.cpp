@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "core/extents.h"
 #include "data/gguf/file.h"
 #include "data/gguf/numbers.h"
 #include "data/utf8.h"
@@ -129,16 +130,13 @@ Shape read_shape(Parser& p) {
   const auto dims = p.number<std::uint32_t>("the number of dims");
   if (dims < 1 || dims > gguf_most_dims)
     p.refuse(begin, fmt::format("a tensor of {} dims; expected 1 to {}", dims, gguf_most_dims));
-  std::vector<std::int64_t> extents(dims);
-  std::int64_t count = 1;
+  std::vector<std::int64_t> extents(dims, 1);
   for (std::size_t i = dims; i-- > 0;) {
     const std::size_t at = p.at();
     const auto extent = p.number<std::uint64_t>("an extent");
-    constexpr std::int64_t most = std::int64_t{1} << 56;
-    if (extent < 1 || extent > static_cast<std::uint64_t>(most / count))
-      p.refuse(at, fmt::format("an extent of {}; expected at least 1, and at most 2^56 elements in all", extent));
     extents[i] = static_cast<std::int64_t>(extent);
-    count *= extents[i];
+    if (extent < 1 || !are_possible(extents))
+      p.refuse(at, fmt::format("an extent of {}; expected at least 1, and at most 2^48 elements in all", extent));
   }
   return Shape(std::span<const std::int64_t>(extents));
 }

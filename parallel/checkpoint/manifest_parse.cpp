@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/extents.h"
 #include "core/hash.h"
 #include "data/json.h"
 #include "data/utf8.h"
@@ -153,13 +154,11 @@ class Parser {
       refuse(
           fmt::format("{}: {} is not a shape; expected at most {} whole numbers", what, shown(value), Shape::max_dims));
     std::vector<std::int64_t> extents;
-    std::int64_t count = 1;
     for (const json& extent : value) {
-      const auto rows = static_cast<std::int64_t>(size_from(extent, "an extent of " + what));
-      if (__builtin_mul_overflow(count, std::max<std::int64_t>(rows, 1), &count) || count > (std::int64_t{1} << 52))
+      extents.push_back(static_cast<std::int64_t>(size_from(extent, "an extent of " + what)));
+      if (!are_possible(extents))
         refuse(
-            fmt::format("{} has a shape too large to exist: {}; expected at most 2^52 elements", what, shown(value)));
-      extents.push_back(rows);
+            fmt::format("{} has a shape too large to exist: {}; expected at most 2^48 elements", what, shown(value)));
     }
     return Shape(std::span<const std::int64_t>(extents));
   }

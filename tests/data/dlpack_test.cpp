@@ -126,7 +126,7 @@ TEST_CASE("what cannot be taken is refused, and given back") {
   CHECK(says(refused([](Foreign& f) { f.managed.tensor.dims = -1; }), "-1 dims"));
   CHECK(says(refused([](Foreign& f) { f.managed.tensor.shape = nullptr; }), "2 dims without a shape"));
   CHECK(says(refused([](Foreign& f) { f.shape[0] = -2; }), "an extent of -2 in dim 0"));
-  CHECK(says(refused([](Foreign& f) { f.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40}; }), "at most 2^56"));
+  CHECK(says(refused([](Foreign& f) { f.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40}; }), "at most 2^48"));
   CHECK(says(refused([](Foreign& f) { f.managed.tensor.data = nullptr; }), "a tensor [2, 3] without memory"));
   CHECK(says(error_of([] { dlpack::from_dlpack(static_cast<dlpack::ManagedTensor*>(nullptr)); }, ExitCode::internal),
              "the pointer is null"));

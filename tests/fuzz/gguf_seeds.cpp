@@ -119,7 +119,7 @@ std::vector<Malformed> malformed_gguf() {
       {"no_dims", tensor({}, 0, 0, 0), "byte 33:", "a tensor of 0 dims; expected 1 to 4"},
       {"many_dims", tensor({1, 1, 1, 1, 1}, 0, 0, 4), "byte 33:", "a tensor of 5 dims"},
       {"no_extent", tensor({0}, 0, 0, 0), "byte 37:", "an extent of 0"},
-      {"overflow", tensor({1ULL << 32, 1ULL << 32}, 0, 0, 16), "byte 45:", "at most 2^56 elements in all"},
+      {"overflow", tensor({1ULL << 32, 1ULL << 32}, 0, 0, 16), "byte 45:", "at most 2^48 elements in all"},
       {"wrapping", tensor({(1ULL << 62) + 1}, 0, 0, 16), "byte 37:", "an extent of 4611686018427387905"},
       {"quantized", tensor({256}, 12, 0, 144), "byte 45:", "\"t\" is stored as Q4_K; expected F32"},
       {"unknown_storage", tensor({4}, 1000, 0, 16), "byte 45:", "\"t\" is stored as type 1000"},

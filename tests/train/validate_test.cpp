@@ -76,7 +76,9 @@ TEST_CASE("what --zero 3 may be tuned to is told as a range, and not by the defa
 
 TEST_CASE("a profile needs steps to record and a folder to be written to") {
   CHECK(refusal({"--profile", "trace.json"}) == "nothing");
-  CHECK(contains(refusal({"--profile", "/nonexistent/trace.json"}), "there is no folder /nonexistent"));
+  const TempFolder folder;
+  const std::string absent = folder / "absent";
+  CHECK(contains(refusal({"--profile", absent + "/trace.json"}), "there is no folder " + absent));
   CHECK(contains(refusal({"--profile", "/tmp"}), "--profile /tmp is a folder"));
   CHECK(contains(refusal({"--profile", "/dev/null"}), "--profile /dev/null is a device"));
   CHECK(contains(refusal({"--profile", "trace.json", "--steps", "2"}), "after the first 2, and --steps is 2"));

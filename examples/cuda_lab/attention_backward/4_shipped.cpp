@@ -65,7 +65,7 @@ double others(const Problem& p, double stay, double step) {
   const double all = std::ceil(p.tokens / step) * step, blocks = std::ceil(p.tokens / stay);
   if (!p.causal) return all;
   double sum = 0;
-  for (double block = 1; block <= blocks; ++block) sum += std::min(block * stay, all);
+  for (int block = 1; block <= static_cast<int>(blocks); ++block) sum += std::min(block * stay, all);
   return sum / blocks;
 }
 double all_tokens(const Problem& p) { return static_cast<double>(p.heads) * p.tokens; }
