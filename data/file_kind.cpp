@@ -8,6 +8,9 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
 #include "core/io.h"
 #include "data/token_shard.h"
 #include "data/tokenizer.h"
@@ -66,6 +69,32 @@ constexpr std::array binary_formats = {
 };
 
 }  // namespace
+
+std::string ending_of(const fs::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return ending;
+}
+
+TextFormat format_of(const fs::path& path, std::string_view head) {
+  const std::string ending = ending_of(path);
+  if (ending == ".jsonl" || ending == ".ndjson") return TextFormat::jsonl;
+  if (ending == ".csv") return TextFormat::csv;
+  if (ending == ".tsv") return TextFormat::tsv;
+  if (ending != ".json") return TextFormat::text;
+  constexpr std::string_view blanks = " \t\r\n";
+  const auto next = [&](std::size_t from) { return std::min(head.find_first_not_of(blanks, from), head.size()); };
+  const std::size_t begin = next(0), line_end = std::min(head.find('\n', begin), head.size());
+  if (head.substr(begin).starts_with('[') && head.substr(next(begin + 1)).starts_with('{'))
+    fail(ExitCode::data, "data",
+         "{} is one JSON array, whose braces and names would be learned as text; expected JSON lines: jq -c '.[]' {} > "
+         "NAME.jsonl; prepare_data --format text takes it as it is",
+         path.string(), path.string());
+  const std::string_view line = head.substr(begin, line_end - begin);
+  const bool whole = line.starts_with('{') && nlohmann::json::accept(line);
+  return whole && head.substr(next(line_end)).starts_with('{') ? TextFormat::jsonl : TextFormat::text;
+}
 
 std::string describe_binary(std::string_view head) {
   for (const BinaryFormat& format : binary_formats)

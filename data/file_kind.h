@@ -5,6 +5,7 @@
 // data/text_files.h.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -18,6 +19,18 @@ enum class FileKind : std::uint8_t { text, empty, binary, shard_tokenizer, own, 
 
 /// With which some editors begin a file in UTF-8. It is no part of the text.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+/// What a file of text holds: NAME.jsonl and NAME.ndjson a JSON object in each line, NAME.csv and NAME.tsv a table with a
+/// row of names at the top, anything else one text. The ending may have capitals.
+enum class TextFormat : std::uint8_t { text, jsonl, csv, tsv };
+inline constexpr std::array<std::string_view, 4> text_format_names = {"text", "jsonl", "csv", "tsv"};
+inline std::string_view name_of(TextFormat format) { return text_format_names[static_cast<std::size_t>(format)]; }
+/// By the name, and for NAME.json by its beginning, as JSON lines often have that name. `head`: first_bytes(), or empty:
+/// by the name alone. Throws ExitCode::data for NAME.json with one array of objects, which is a form of the same.
+TextFormat format_of(const std::filesystem::path& path, std::string_view head);
+
+/// The ending of a name, ".csv", in small letters.
+std::string ending_of(const std::filesystem::path& path);
 
 /// The text of a file, without a byte-order mark.
 constexpr std::string_view without_mark(std::string_view file) {

@@ -178,6 +178,15 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::fu
 
 TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
   FoundTexts found = find_texts(path, flag);
+  for (const fs::path& file : found.files) {
+    const TextFormat format = format_of(file, file == path ? first_bytes(file) : std::string());
+    if (format != TextFormat::text)
+      fail(ExitCode::usage, "data",
+           "{} holds {}, whose {} and names would be learned as text; expected dialogues with --chat-template FILE, or "
+           "the token shards that prepare_data makes of it; change {}",
+           file.string(), format == TextFormat::jsonl ? "JSON lines" : "a table",
+           format == TextFormat::jsonl ? "braces" : "separators", flag);
+  }
   files_ = std::move(found.files);
   left_out_ = std::move(found.left_out);
 }

@@ -6,6 +6,7 @@
 #include "core/io.h"
 #include "data/chat/template_parser.h"
 #include "data/chat/template_render.h"
+#include "data/file_kind.h"
 #include "data/json.h"
 
 namespace trireme {
@@ -94,7 +95,7 @@ TemplateTexts template_texts(const std::filesystem::path& folder) {
     texts = {.text = template_text(json), .path = config, .special_tokens = special_tokens(json)};
   }
   if (is_there(own)) {
-    texts.text = read_file(own, read_limits::configuration);
+    texts.text = without_mark(read_file(own, read_limits::configuration));
     texts.path = own;
   }
   return texts;
@@ -111,7 +112,7 @@ ChatTemplate ChatTemplate::of_folder(const std::filesystem::path& folder) {
 
 ChatTemplate ChatTemplate::load(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) return of_folder(path);
-  if (path.extension() != ".json") return parse(read_file(path, read_limits::configuration), path);
+  if (path.extension() != ".json") return parse(without_mark(read_file(path, read_limits::configuration)), path);
   const nlohmann::json config = read_config(path);
   const std::string text = template_text(config);
   if (text.empty())

@@ -18,8 +18,26 @@ std::string role_of(const nlohmann::json& message) {
   fail(ExitCode::data, forms, "'from' is {}; expected human, gpt or system", shown(message["from"]));
 }
 
+/// Fields of other programs that change what is learned are refused, instead of learning something else.
+void require_plain(const nlohmann::json& object) {
+  if (!object.is_object()) return;
+  for (const char* key : {"tool_calls", "tools"})
+    if (object.contains(key) && !object[key].empty())
+      fail(ExitCode::data, forms,
+           "'{}' is {}; expected messages that are texts, as templates do not render tools here; write calls as texts, "
+           "or leave the dialogue out",
+           key, shown(object[key]));
+  for (const char* key : {"weight", "train"})
+    if (object.contains(key) && !object[key].is_null() && object[key] != 1 && object[key] != true)
+      fail(ExitCode::data, forms,
+           "'{}' is {}; expected that every answer is learned; give what must not be learned as the prompt of an "
+           "object with 'prompt' and 'answer'",
+           key, shown(object[key]));
+}
+
 /// {"role": .., "content": ..}, or {"from": .., "value": ..}
 ChatMessage message_of(const nlohmann::json& message) {
+  require_plain(message);
   if (message.is_object() && message.contains("from")) return {role_of(message), json_text(message, "value", forms)};
   return {json_text(message, "role", forms), json_text(message, "content", forms)};
 }
@@ -41,6 +59,7 @@ std::vector<ChatMessage> turns_of(const nlohmann::json& object, const char* key,
 }  // namespace
 
 Conversation conversation_of(const nlohmann::json& object, bool answered) {
+  require_plain(object);
   Conversation result;
   const auto has = [&](const char* key) { return object.is_object() && object.contains(key); };
   if (has("messages")) {
@@ -51,6 +70,8 @@ Conversation conversation_of(const nlohmann::json& object, bool answered) {
   } else if (has("prompt")) {
     result.messages = turns_of(object, "prompt", "user");
     result.first_answer = result.messages.size();
+    if (has("completion") && has("answer"))
+      fail(ExitCode::data, forms, "'prompt' has both an 'answer' and a 'completion'; expected one of them");
     const char* answer = has("completion") ? "completion" : "answer";
     if (answered && !has(answer))
       fail(ExitCode::data, forms, "'prompt' has neither an 'answer' nor a 'completion'; expected one of them");

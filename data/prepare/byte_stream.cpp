@@ -18,6 +18,7 @@
 #endif
 
 #include "core/error.h"
+#include "data/file_kind.h"
 
 namespace trireme {
 
@@ -186,7 +187,7 @@ std::size_t MemoryBytes::read(std::span<char> bytes) {
 }
 
 Compression compression_of(const fs::path& path) {
-  const fs::path ending = path.extension();
+  const std::string ending = ending_of(path);
   return ending == ".gz" ? Compression::gzip : ending == ".zst" ? Compression::zstd : Compression::none;
 }
 

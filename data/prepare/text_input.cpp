@@ -9,10 +9,8 @@ namespace {
 namespace fs = std::filesystem;
 
 TextFormat format_of(fs::path path) {
-  if (compression_of(path) != Compression::none) path.replace_extension();
-  const fs::path ending = path.extension();
-  if (ending == ".jsonl" || ending == ".ndjson") return TextFormat::jsonl;
-  return ending == ".csv" ? TextFormat::csv : ending == ".tsv" ? TextFormat::tsv : TextFormat::text;
+  if (compression_of(path) == Compression::none) return trireme::format_of(path, first_bytes(path));
+  return trireme::format_of(path.replace_extension(), {});
 }
 
 TextInput describe(const fs::path& path, std::optional<TextFormat> format) {

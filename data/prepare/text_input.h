@@ -1,12 +1,10 @@
 // What prepare_data reads: files of documents, and where one is in them.
 //
-// A file's format follows from its name: NAME.jsonl or NAME.ndjson holds a JSON object in each line, NAME.csv and
-// NAME.tsv a table with a row of names at the top, anything else is one text. A further ending .gz or .zst means that
-// it is compressed. "-" is standard input.
+// A file's format follows from its name (data/file_kind.h). A further ending .gz or .zst means that it is compressed.
+// "-" is standard input.
 // Read next: data/prepare/block_reader.h.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -14,17 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "data/file_kind.h"
 #include "data/prepare/byte_stream.h"
 #include "data/text_files.h"
 
 namespace trireme {
-
-/// What a file holds.
-enum class TextFormat : std::uint8_t { text, jsonl, csv, tsv };
-inline std::string_view name_of(TextFormat format) {
-  constexpr std::array<std::string_view, 4> names = {"text", "jsonl", "csv", "tsv"};
-  return names[static_cast<std::size_t>(format)];
-}
 
 /// The path that stands for standard input.
 inline constexpr std::string_view standard_input = "-";

@@ -152,7 +152,10 @@ TEST_CASE("the same documents give the same tokens in every format, with any num
   write_plainly(folder / "a.jsonl", as_jsonl(documents));
   write_plainly(folder / "a.csv", as_csv(documents, ','));
   write_plainly(folder / "a.tsv", "\xEF\xBB\xBF" + as_csv(documents, '\t'));
-  Texts names = {"a.jsonl", "a.csv", "a.tsv"};
+  write_plainly(folder / "b.json", "\n" + as_jsonl(documents));
+  write_plainly(folder / "A.JSONL", as_jsonl(documents));
+  write_plainly(folder / "A.Csv", as_csv(documents, ','));
+  Texts names = {"a.jsonl", "a.csv", "a.tsv", "b.json", "A.JSONL", "A.Csv"};
 #ifdef TRIREME_ZLIB
   write_plainly(folder / "a.ndjson.gz", gzipped(as_jsonl(documents)));
   names.emplace_back("a.ndjson.gz");
@@ -178,6 +181,29 @@ TEST_CASE("the same documents give the same tokens in every format, with any num
       if (first.empty()) first = shards_of(out);
       CHECK(shards_of(out) == first);
     }
+  }
+}
+
+TEST_CASE("records are not learned as text: they are read as records, or refused") {
+  const TempFolder folder;
+  const std::string line = "{\"text\": \"a\"}\n";
+  write_plainly(folder / "array.json", "\n[\n  {\"text\": \"a\"}]");
+  CHECK(caught([&] { find_text_inputs(folder / "array.json", std::nullopt); }).has("is one JSON array"));
+  CHECK(find_text_inputs(folder / "array.json", TextFormat::text).files.size() == 1);
+  for (const char* text : {"{\n  \"name\": \"a\"\n}\n", "{\"text\": \"a\"}\n", "[1, 2]\n", "{}x\n{}\n"}) {
+    write_plainly(folder / "one.json", text);
+    CHECK(find_text_inputs(folder / "one.json", std::nullopt).files[0].format == TextFormat::text);
+    CHECK_NOTHROW(TextFiles(folder / "one.json"));
+  }
+  for (const char* name : {"b/a.jsonl", "b/a.NDJSON", "b/a.csv", "b/a.Tsv", "lines.json"}) {
+    CAPTURE(name);
+    const fs::path path = folder / name;
+    fs::create_directories(path.parent_path());
+    write_plainly(path, line + line);
+    const Caught error = caught([&] { TextFiles files(path.parent_path() == folder.path() ? path : folder / "b"); });
+    CHECK(error.code == ExitCode::usage);
+    CHECK(error.has(path.string() + " holds "));
+    fs::remove(path);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/hash.h"
 #include "core/io.h"
+#include "data/file_kind.h"
 #include "train/program/units.h"
 
 namespace trireme {
@@ -91,7 +92,7 @@ PackedDialogues dialogues_to_evaluate(const std::string& path, const ChatTemplat
 }
 
 bool is_json_lines(const std::string& path) {
-  return path.ends_with(".jsonl") && std::filesystem::is_regular_file(path);
+  return std::filesystem::is_regular_file(path) && format_of(path, first_bytes(path)) == TextFormat::jsonl;
 }
 
 std::string describe(const DialogueReport& r) {

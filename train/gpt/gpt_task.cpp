@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "data/eval_windows.h"
-#include "data/mixture.h"
 #include "data/sampler.h"
 #include "data/utf8.h"
 #include "models/hugging_face/export.h"
@@ -253,12 +252,6 @@ void GptTask::load() {
          "--data is missing; expected a text file, a folder of text files, or token shards; give --data PATH");
   chat_ = chat_template();
   if (!chat_) {
-    for (const MixturePart& part : parse_mixture(o_.data.data))
-      if (is_json_lines(part.path))
-        fail(ExitCode::usage, "data",
-             "{} holds JSON lines, whose braces and names would be learned as text; expected dialogues with "
-             "--chat-template FILE, or the token shards that prepare_data makes of it; give one of these{}",
-             part.path, o_.model.init_from.empty() ? "" : ", as the model of --init-from has no chat template");
     corpus_ = load_text();
   } else {
     dialogues_ = load_dialogues(o_.data, *chat_, o_.model.config.context, static_cast<std::uint64_t>(o_.run.seed),
