@@ -94,7 +94,11 @@ std::string two_ranks(const std::string& program, const std::string& arguments, 
   return fmt::format("{} -n 2 bash -c \"exec {} {} >>{} 2>>{}\"", launcher, binary(program), arguments, out, errors);
 }
 
-Result shell(const std::string& lines) { return run_command(fmt::format("bash -c '{}'", lines)); }
+Result shell(const std::string& lines) {
+  std::string quoted;
+  for (const char c : lines) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return run_command(fmt::format("bash -c '{}'", quoted));
+}
 
 // The log is emptied before: in the background, that could be after the first look into it. Each writer appends. The
 // trap is for the time limit: with job control (set -m), it would not end the process otherwise.
