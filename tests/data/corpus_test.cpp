@@ -100,7 +100,7 @@ TEST_CASE("what these programs wrote below a folder is no text, and is counted")
              "{\"checksum\":\"0\",\n\"format\":\"trireme checkpoint 1\"}");
   write_file(folder / "metrics.jsonl", "{\"step\":1,\"loss\":2.5}\n");
   write_file(folder / "said.txt", "device           cpu, 1 thread\nprecision        f32\n");
-  write_file(folder / "b.jsonl", "{\"step\":\"of another kind\"}");
+  write_file(folder / "b.txt", "{\"step\":\"of another kind\"}");
   const TextFiles files(folder.path());
   CHECK(files.count() == 2);
   CHECK(files.left_out().text() == "5 written by Trireme (the first: " + (folder / "metrics.jsonl").string() + ")");
