@@ -5,6 +5,8 @@
 // The actors of the next block of the cluster follow.
 #include "cuda/emu/race.h"
 
+#include <utility>
+
 #include "core/error.h"
 
 namespace trireme::cuda::emu {
@@ -13,7 +15,9 @@ RaceChecker::RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_i
     : block_(block),
       launch_(launch),
       block_index_(block_index),
+      first_block_(block_index - static_cast<std::uint32_t>(block.rank())),
       threads_(static_cast<std::size_t>(block.threads())),
+      stacks_(block.stack_of(block.fiber(0)) - Stacks::kGuard),
       first_actor_(static_cast<std::size_t>(block.rank()) * actors_of_block()),
       barriers_(16),
       shared_(Block::kSharedSpan) {
@@ -119,18 +123,18 @@ void RaceChecker::cluster_barrier(const std::vector<RaceChecker*>& blocks) {
 
 RaceChecker::View RaceChecker::view_of(const Fiber& fiber, bool async_proxy) {
   const Thread& thread = thread_of(fiber);
-  return {this, thread.past.get(), &fiber, thread.own, async_proxy};
+  return {this, thread.past.get(), &fiber, actor_of(fiber), thread.own, async_proxy};
 }
 
 Step RaceChecker::seen(const View& view, std::size_t actor) const {
-  const Step known = step_of(view.past->seen, actor);
-  if (view.fiber == nullptr) return known;
-  const RaceChecker& its = *view.of;
-  if (actor == its.actor_of(*view.fiber)) return view.own;
-  if (actor < its.first_actor_ + threads()) return known;
-  if (actor == its.copies_of(*view.fiber)) return view.fiber->copies.waited;
-  if (actor == its.stores_of(*view.fiber)) return view.fiber->tma_stores.waited;
-  return actor == its.wgmma_of(*view.fiber) ? its.block_.wgmma_of(*view.fiber).waited : known;
+  if (actor == view.actor) return view.own;
+  if (view.fiber != nullptr) {
+    const RaceChecker& its = *view.of;
+    if (actor == its.copies_of(*view.fiber)) return view.fiber->copies.waited;
+    if (actor == its.stores_of(*view.fiber)) return view.fiber->tma_stores.waited;
+    if (actor == its.wgmma_of(*view.fiber)) return its.block_.wgmma_of(*view.fiber).waited;
+  }
+  return step_of(view.past->seen, actor);
 }
 
 /// TMA and wgmma see the writes of threads and cp.async only after a fence.
@@ -141,8 +145,7 @@ bool RaceChecker::needs_fence(const View& view, const Access& earlier) const {
 
 /// Steps of different clusters are unordered.
 bool RaceChecker::in_cluster(std::uint32_t block) const {
-  const auto width = static_cast<std::uint32_t>(block_.shape().cluster);
-  return block / width == block_index_ / width;
+  return block - first_block_ < static_cast<std::uint32_t>(block_.shape().cluster);
 }
 
 bool RaceChecker::ordered(const View& view, const Access& earlier) const {
@@ -162,6 +165,13 @@ Access RaceChecker::make(std::size_t actor, Step step, Kind kind, const Fiber& f
   access.thread = static_cast<std::uint16_t>(fiber.index & 0x3ff);
   access.kind = static_cast<std::uint16_t>(kind) & 0x3fU;
   return access;
+}
+
+void RaceChecker::instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
+  const auto* const address = static_cast<const std::byte*>(at);
+  if (address >= stacks_ && address < stacks_ + threads() * Stacks::kBytes) return stack_access(kind, at, bytes, pc);
+  const View view = view_of(self(), false);
+  if (touch(view, make(actor_of(self()), view.own, kind, self(), pc), at, bytes)) ++launch_.instrumented_accesses;
 }
 
 void RaceChecker::access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc) {
@@ -199,19 +209,22 @@ void RaceChecker::tma_store_piece(void* to, const void* from, std::size_t bytes,
 
 void RaceChecker::begin_wgmma() {
   const int first = self().index / 128 * 128;
-  const Knowledge* previous = thread_of(block_.fiber(first)).past.get();
-  group_ = *previous;
+  group_past_ = thread_of(block_.fiber(first)).past.get();
+  const Knowledge* previous = group_past_;
   for (int i = first + 1; i < first + 128; ++i) {
     const Knowledge* const past = thread_of(block_.fiber(i)).past.get();
-    if (past != previous) meet(group_, *past);
+    if (past == previous) continue;
+    if (group_past_ != &group_) group_ = *std::exchange(group_past_, &group_);
+    meet(group_, *past);
     previous = past;
   }
-  raise(group_.seen, wgmma_of(self()), block_.wgmma_of(self()).waited);
 }
 
 void RaceChecker::wgmma_operand(const void* at, std::size_t bytes, const void* pc) {
-  const View view = {this, &group_, nullptr, 0, true};
-  touch(view, make(wgmma_of(self()), block_.wgmma_of(self()).committed + 1, Kind::wgmma, self(), pc), at, bytes);
+  const std::size_t actor = wgmma_of(self());
+  const AsyncGroups& groups = block_.wgmma_of(self());
+  const View view = {this, group_past_, nullptr, actor, groups.waited, true};
+  touch(view, make(actor, groups.committed + 1, Kind::wgmma, self(), pc), at, bytes);
 }
 
 bool RaceChecker::touch(const View& view, const Access& access, const void* at, std::size_t bytes) {
@@ -227,8 +240,10 @@ bool RaceChecker::touch(const View& view, const Access& access, const void* at, 
   if (found.shadow == nullptr) return false;
   if (found.outside || launch_.find(address + bytes - 1).outside)
     report_stray(access, [&] { return launch_.place(address) + ", outside the tensor there"; });
-  for (std::size_t i = 0; i < std::min(bytes, found.left); ++i)
-    touch_cell(view, access, *found.shadow, found.byte + i, address + i);
+  found.shadow->for_each_cell(found.byte, std::min(bytes, found.left),
+                              [&](Cell& cell, std::size_t count, std::size_t byte) {
+                                touch_cells(view, access, {*found.shadow, cell, count}, address + (byte - found.byte));
+                              });
   return true;
 }
 
@@ -238,23 +253,23 @@ void RaceChecker::touch_shared(const View& view, const Access& access, std::size
     report_stray(access, [&] { return block_.shared_place(at) + ", outside every allocation"; });
   const auto kind = static_cast<Kind>(access.kind);
   const bool reads = !writes(kind) && kind != Kind::mbarrier_use;  // an uninitialised mbarrier reports itself
-  for (std::size_t i = 0; i < bytes; ++i) {
-    if (reads && shared_.cell(offset + i).write.kind == 0)
-      report_stray(access, [&] { return block_.shared_place(at + i) + ", which nobody wrote before"; });
-    touch_cell(view, access, shared_, offset + i, at + i);
-  }
+  shared_.for_each_cell(offset, bytes, [&](Cell& cell, std::size_t count, std::size_t byte) {
+    const std::byte* const first = at + (byte - offset);
+    if (reads && cell.write.kind == 0)
+      report_stray(access, [&] { return block_.shared_place(first) + ", which nobody wrote before"; });
+    touch_cells(view, access, {shared_, cell, count}, first);
+  });
 }
 
-void RaceChecker::touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte,
-                             const std::byte* at) {
-  Cell& cell = shadow.cell(byte);
+void RaceChecker::touch_cells(const View& view, const Access& access, const EqualCells& cells, const std::byte* at) {
+  Cell& cell = cells.cell;
   if (cell.write.kind != 0 && !ordered(view, cell.write)) report(view, cell.write, access, at);
-  if (!writes(static_cast<Kind>(access.kind))) return add_read(view, access, shadow, cell);
+  if (!writes(static_cast<Kind>(access.kind))) return add_read(view, access, cells);
   if (cell.read.kind != 0 && !ordered(view, cell.read)) report(view, cell.read, access, at);
   if (cell.more_reads != nullptr) {
-    for (const Access& read : *cell.more_reads)
+    for (const Access& read : cell.more_reads->list)
       if (!ordered(view, read)) report(view, read, access, at);
-    cell.more_reads->clear();
+    cells.shadow.drop_reads(cell, cells.count);
   }
   cell.write = access;
   cell.read = {};
@@ -262,9 +277,10 @@ void RaceChecker::touch_cell(const View& view, const Access& access, Shadow& sha
 
 /// Of the reads since the last write, keeps only concurrent ones: an access after a read is also after all that
 /// happened before that read. A read by another block is concurrent with everything, so one of them is enough.
-void RaceChecker::add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell) {
+void RaceChecker::add_read(const View& view, const Access& access, const EqualCells& cells) {
+  Cell& cell = cells.cell;
   const auto gone = [&](const Access& read) { return read.actor == access.actor || ordered(view, read); };
-  const bool alone = cell.more_reads == nullptr || cell.more_reads->empty();
+  const bool alone = cell.more_reads == nullptr;
   if (cell.read.kind == 0 || (alone && in_cluster(cell.read.block) && gone(cell.read))) {
     cell.read = access;
     return;
@@ -274,9 +290,10 @@ void RaceChecker::add_read(const View& view, const Access& access, Shadow& shado
     cell.read = access;
     return;
   }
-  if (cell.more_reads == nullptr) cell.more_reads = shadow.list();
-  std::erase_if(*cell.more_reads, gone);
-  cell.more_reads->push_back(access);
+  cells.shadow.own_reads(cell, cells.count);
+  std::vector<Access>& list = cell.more_reads->list;
+  std::erase_if(list, gone);
+  list.push_back(access);
 }
 
 void RaceChecker::report(const View& view, const Access& earlier, const Access& access, const std::byte* at) {

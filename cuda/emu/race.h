@@ -120,14 +120,7 @@ class RaceChecker {
 
   // ---- accesses, by the running thread unless said otherwise --------------------------------------------------------
   void access(const void* at, std::size_t bytes, Kind kind, const void* pc) { access_by(self(), at, bytes, kind, pc); }
-  void instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
-    const View view = view_of(self(), false);
-    const Access access = make(actor_of(self()), view.own, kind, self(), pc);
-    if (touch(view, access, at, bytes))
-      ++launch_.instrumented_accesses;
-    else
-      stack_access(access, at, bytes);
-  }
+  void instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc);  ///< a plain load or store
   void access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc);
   void copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc);  ///< cp.async
   /// A load into the memory of the block that `owner` checks: the use of the mbarrier; then, for each piece:
@@ -174,8 +167,16 @@ class RaceChecker {
     const RaceChecker* of;
     const Knowledge* past;
     const Fiber* fiber;  ///< null: a warp group
-    Step own;
-    bool async_proxy;  ///< sees the writes of threads only after a proxy fence
+    std::size_t actor;   ///< the thread or the group's wgmma
+    Step own;            ///< the last step of this actor that is ordered
+    bool async_proxy;    ///< sees the writes of threads only after a proxy fence
+  };
+
+  /// `count` neighbours in a shadow with the same content, of which `cell` is the first.
+  struct EqualCells {
+    Shadow& shadow;
+    Cell& cell;
+    std::size_t count;
   };
 
   const Fiber& self() const { return block_.fiber(); }
@@ -199,10 +200,10 @@ class RaceChecker {
   void let_go(Gathering& gathering);
   Access make(std::size_t actor, Step step, Kind kind, const Fiber& fiber, const void* pc) const;
   bool touch(const View& view, const Access& access, const void* at, std::size_t bytes);  ///< false: not watched
-  void touch_cell(const View& view, const Access& access, Shadow& shadow, std::size_t byte, const std::byte* at);
-  void add_read(const View& view, const Access& access, Shadow& shadow, Cell& cell);
+  void touch_cells(const View& view, const Access& access, const EqualCells& cells, const std::byte* at);
+  void add_read(const View& view, const Access& access, const EqualCells& cells);
   void touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes);
-  void stack_access(const Access& access, const void* at, std::size_t bytes);
+  void stack_access(Kind kind, const void* at, std::size_t bytes, const void* pc);
   void require_fence(const Fiber& fiber, const void* at, std::size_t bytes, Site site);
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
   void report_stray(const Access& access, const std::function<std::string()>& what);
@@ -211,13 +212,15 @@ class RaceChecker {
 
   Block& block_;
   RaceLaunch& launch_;
-  std::uint32_t block_index_;
+  std::uint32_t block_index_, first_block_;  ///< first_block_: of the cluster
   std::vector<Thread> threads_;
+  const std::byte* stacks_;  ///< of all threads, one after another
   std::size_t first_actor_;
   std::vector<Gathering> barriers_;
   std::map<const std::uint64_t*, MbarrierState> mbarriers_;
   Shadow shared_;
-  Knowledge group_;                                                           ///< begin_wgmma
+  const Knowledge* group_past_ = nullptr;                                     ///< what begin_wgmma collected
+  Knowledge group_;                                                           ///< it, unless all threads know the same
   std::shared_ptr<const Knowledge> last_past_, last_released_, last_joined_;  ///< mbarrier_passed: all do the same
 };
 

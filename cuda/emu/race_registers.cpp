@@ -17,12 +17,13 @@ RegisterAccess& StackAccesses::at(std::size_t offset) {
   return (*page)[offset % kPageBytes / 4];
 }
 
-void RaceChecker::stack_access(const Access& access, const void* at, std::size_t bytes) {
+void RaceChecker::stack_access(Kind kind, const void* at, std::size_t bytes, const void* pc) {
   const WgmmaRegisters& registers = block_.wgmma_registers_of(self());
   if (registers.fences() == 0) return;  // no product yet
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(at) - block_.stack_of(self()));
   if (offset >= Stacks::kBytes) return;
   const std::size_t thread = static_cast<std::size_t>(self().index) % kGroupThreads;
+  const Access access = make(actor_of(self()), thread_of(self()).own, kind, self(), pc);
   if (const RegisterUse* const use = registers.in_flight(thread, at, bytes); use != nullptr)
     report_stray(access, [&] {
       return fmt::format("a register of the wgmma at {}, which is in flight; wait for its group first",

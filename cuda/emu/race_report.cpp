@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "core/error.h"
 #include "cuda/emu/race.h"
@@ -73,7 +74,9 @@ std::uint32_t program_offset(const void* pc) {
   return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(pc) - program_begin());
 }
 
-std::string lines_of(std::uint32_t pc) {
+namespace {
+
+std::string find_lines(std::uint32_t pc) {
   // A return address is the instruction after the call.
   const std::string command = fmt::format("addr2line -i -e /proc/{}/exe {:#x}", getpid(), pc - 1);
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
@@ -88,6 +91,18 @@ std::string lines_of(std::uint32_t pc) {
     last = line;
   }
   return text.empty() ? fmt::format("program address {:#x}", pc) : text;
+}
+
+}  // namespace
+
+std::string lines_of(std::uint32_t pc) {
+  // addr2line needs a tenth of a second; tests of races ask for the same lines under several schedules.
+  static std::mutex mutex;
+  static std::map<std::uint32_t, std::string> found;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = found.try_emplace(pc);
+  if (is_new) at->second = find_lines(pc);
+  return at->second;
 }
 
 std::string describe(const std::vector<Race>& races) {

@@ -40,6 +40,29 @@ void for_each_element(const TensorMap& map, const std::array<int, 4>& start, Pie
         }
 }
 
+/// The same for runs of elements that are neighbours in global memory and, being part of 16 aligned bytes of the tile,
+/// also in shared memory: piece(offset in the tile, global pointer or null, bytes).
+template <class Piece>
+void for_each_run(const TensorMap& map, const std::array<int, 4>& start, Piece&& piece) {
+  const auto size = static_cast<std::uint32_t>(map.element_bytes);
+  std::uint32_t begin = 0, bytes = 0;
+  std::byte* from = nullptr;
+  const auto finish = [&] {
+    if (bytes > 0) piece(begin, from, std::size_t{bytes});
+  };
+  for_each_element(map, start, [&](std::uint32_t offset, std::byte* global) {
+    if (bytes > 0 && offset % 16 != 0 && global == (from == nullptr ? nullptr : from + bytes)) {
+      bytes += size;
+      return;
+    }
+    finish();
+    begin = offset;
+    from = global;
+    bytes = size;
+  });
+  finish();
+}
+
 /// An H100 ends a load or store whose first byte is no multiple of 16, and a store that begins before the tensor, with
 /// "an illegal instruction was encountered".
 void check_start(const TensorMap& map, const std::array<int, 4>& start, bool is_store, const char* what, Site site) {
@@ -80,9 +103,9 @@ void start_load(Block& to, std::byte* destination, const TensorMap& map, const s
   const std::size_t bytes = tile_bytes(map), size = static_cast<std::size_t>(map.element_bytes);
   if (block.race() != nullptr) {
     block.race()->tma_load(*to.race(), its_barrier, pc);
-    for_each_element(map, start, [&](std::uint32_t offset, const std::byte* global) {
+    for_each_run(map, start, [&](std::uint32_t offset, const std::byte* global, std::size_t run) {
       std::byte* const piece = to.shared_at(swizzled(map.swizzle, address + offset));
-      block.race()->tma_load_piece(*to.race(), its_barrier, piece, global, size, pc);
+      block.race()->tma_load_piece(*to.race(), its_barrier, piece, global, run, pc);
     });
   }
   std::memset(to.shared_at(address), 0xff, bytes);
@@ -140,9 +163,9 @@ void tma_store(const TensorMap& map, const void* source, int dims, std::array<in
   const auto size = static_cast<std::size_t>(map.element_bytes);
   if (block.race() != nullptr) {
     const void* const pc = __builtin_return_address(0);
-    for_each_element(map, start, [&](std::uint32_t offset, std::byte* global) {
+    for_each_run(map, start, [&](std::uint32_t offset, std::byte* global, std::size_t run) {
       const std::byte* const from = block.shared_at(swizzled(map.swizzle, address + offset));
-      block.race()->tma_store_piece(global, from, size, pc);
+      block.race()->tma_store_piece(global, from, run, pc);
     });
   }
   block.start(

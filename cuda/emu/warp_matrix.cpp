@@ -52,7 +52,9 @@ void ldmatrix(std::uint32_t* registers, int matrices, bool transpose, const void
       for (int i = 0; i < 2; ++i) {
         const int from_row = transpose ? c + i : r, column = transpose ? r : c + i;
         const std::byte* const from = of(all, 8 * m + from_row).row + 2 * column;
-        if (block.race() != nullptr) block.race()->access_by(lane_fiber(block, lane), from, 2, Kind::ldmatrix, pc);
+        const std::size_t bytes = transpose ? 2 : i == 0 ? 4 : 0;  // two columns of a row are neighbours
+        if (block.race() != nullptr && bytes > 0)
+          block.race()->access_by(lane_fiber(block, lane), from, bytes, Kind::ldmatrix, pc);
         std::memcpy(&pair[i], from, 2);
       }
       of(all, lane).registers[m] = pair[0] | (static_cast<std::uint32_t>(pair[1]) << 16);

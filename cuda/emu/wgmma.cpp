@@ -100,14 +100,16 @@ void multiply(const Block& block, const Pending& pending, Site site) {
   for (std::size_t i = 0; i < total.size(); ++i) total[i] = (op.accumulate ? total[i] : 0.0F) + sum[i];
 }
 
-/// Tells the race checker which memory the product reads for an operand.
+/// Tells the race checker which memory the product reads for an operand: eight values at a time, which are neighbours
+/// in memory, along K or, transposed, along the rows.
 void race_operand(Block& block, std::uint64_t bits, int rows, bool transposed, const void* pc, Site site) {
   const Descriptor descriptor(bits, block, site);
-  for (std::uint32_t r = 0; r < static_cast<std::uint32_t>(rows); ++r)
-    for (std::uint32_t k = 0; k < 16; ++k) {
+  const auto count = static_cast<std::uint32_t>(rows);
+  for (std::uint32_t r = 0; r < count; r += transposed ? 8 : 1)
+    for (std::uint32_t k = 0; k < 16; k += transposed ? 1 : 8) {
       const std::uint32_t address = descriptor.address(r, k, transposed);
-      block.check_shared_address(address, 2, "wgmma operand", site);
-      block.race()->wgmma_operand(block.shared_at(address), 2, pc);
+      block.check_shared_address(address, 16, "wgmma operand", site);
+      block.race()->wgmma_operand(block.shared_at(address), 16, pc);
     }
 }
 

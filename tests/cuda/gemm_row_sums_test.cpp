@@ -64,49 +64,41 @@ void check(const Case& c, Tile90 tile, bool divided = false) {
 }  // namespace
 
 TEST_CASE("cuda gemm_sm90: row sums beside a product, ragged and tiny, with every tile") {
-  for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    CAPTURE(seed);
-    under_schedule(seed, [] {
-      for (const Tile90 tile : kTiles) {
-        check<bf16>({Form::tn, 8, 8, 8}, tile);
-        check<f16>({Form::tn, 72, 40, 77}, tile);
-        check<bf16>({Form::tn, 200, 264, 136, 8}, tile);  // elements of no row lie between rows
-        check<bf16>({Form::tn, 264, 24, 330, 0, 8}, tile);
-      }
-    });
-  }
+  under_schedules([] {
+    for (const Tile90 tile : kTiles) {
+      check<bf16>({Form::tn, 8, 8, 8}, tile);
+      check<f16>({Form::tn, 72, 40, 77}, tile);
+      check<bf16>({Form::tn, 200, 264, 136, 8}, tile);  // elements of no row lie between rows
+      check<bf16>({Form::tn, 264, 24, 330, 0, 8}, tile);
+    }
+  });
 }
 
 TEST_CASE("cuda gemm_sm90: row sums by persistent blocks with many tiles, of which few begin at n = 0") {
   const cuda_test::ScopedMultiprocessors some(3);
-  for (const std::uint64_t seed : {0, 1, 2, 3}) {
-    CAPTURE(seed);
-    under_schedule(seed, [] {
-      check<bf16>({Form::tn, 200, 520, 136}, Tile90::m64n64);
-      check<f16>({Form::tn, 392, 600, 72}, Tile90::m128n192);  // consumers take turns
-      check<bf16>({Form::tn, 392, 392, 328}, Tile90::m128n192);
-      check<bf16>({Form::tn, 392, 304, 136}, Tile90::m128n128);
-      check<f16>({Form::tn, 600, 800, 72}, Tile90::m256n384);
-    });
-  }
+  under_schedules([] {
+    check<bf16>({Form::tn, 200, 520, 136}, Tile90::m64n64);
+    check<f16>({Form::tn, 392, 600, 72}, Tile90::m128n192);  // consumers take turns
+    check<bf16>({Form::tn, 392, 392, 328}, Tile90::m128n192);
+    check<bf16>({Form::tn, 392, 304, 136}, Tile90::m128n128);
+    check<f16>({Form::tn, 600, 800, 72}, Tile90::m256n384);
+  });
 }
 
 TEST_CASE("cuda gemm_sm90: row sums of divided tiles, alone and after whole waves") {
-  for (const std::uint64_t seed : {0, 1, 2}) {
-    CAPTURE(seed);
-    under_schedule(seed, [] {
-      check<bf16>({Form::tn, 64, 200, 2800, 8, 8}, Tile90::m64n64, true);  // a wave of three, and one divided
-      check<f16>({Form::tn, 200, 64, 2800}, Tile90::m64n64, true);         // the divided one begins at n = 0
-      const cuda_test::ScopedMultiprocessors some(7);
-      check<bf16>({Form::tn, 72, 40, 2203}, Tile90::m128n128, true);
-      check<f16>({Form::tn, 72, 136, 2200}, Tile90::m128n256, true);
-      check<bf16>({Form::tn, 136, 72, 2000}, Tile90::m128n192, true);
-      check<bf16>({Form::tn, 72, 200, 2600}, Tile90::m256n384, true);
-    });
-  }
+  under_schedules([] {
+    check<bf16>({Form::tn, 64, 200, 2800, 8, 8}, Tile90::m64n64, true);  // a wave of three, and one divided
+    check<f16>({Form::tn, 200, 64, 2800}, Tile90::m64n64, true);         // the divided one begins at n = 0
+    const cuda_test::ScopedMultiprocessors some(7);
+    check<bf16>({Form::tn, 72, 40, 2203}, Tile90::m128n128, true);
+    check<f16>({Form::tn, 72, 136, 2200}, Tile90::m128n256, true);
+    check<bf16>({Form::tn, 136, 72, 2000}, Tile90::m128n192, true);
+    check<bf16>({Form::tn, 72, 200, 2600}, Tile90::m256n384, true);
+  });
 }
 
 TEST_CASE("cuda gemm_sm90: row sums have the same bits on every run, whatever the schedule, and change no product") {
+  if (cuda_test::slow_build()) return;  // the kernels and tiles of the cases above
   const auto same_product = [](Product<bf16>& with, const Case& c, Tile90 tile, bool divided) {
     Product<bf16> without(c);
     Gemm<bf16, float> product = without.asked();

@@ -1,7 +1,6 @@
 // The race checker: small kernels with planted races. Each race must be reported with both of its lines, under every
-// schedule (two of them may run into a fault first), and the same kernels without the bug must give no report. This
-// file also switches checking on for the whole binary, so that the tests of the real kernels linked with it require
-// that those have no races.
+// schedule (two of them may run into a fault first), and the same kernels without the bug must give no report.
+// Read next: tests/cuda/check_races.cpp.
 //
 // A comment "// @name" in a kernel marks the line that a report has to name.
 #include <doctest/doctest.h>
@@ -17,8 +16,6 @@ using cuda_test::error_of;
 
 namespace race_test {
 namespace {
-
-const emu::ScopedRaceCheck race_check;
 
 enum class Bug : std::uint8_t {
   none,

@@ -164,6 +164,7 @@ void under_schedule(std::uint64_t, Body&& body) {
   body();
 }
 inline bool slow_build() { return false; }
+inline std::uint64_t seeds_of_forms() { return 4; }
 struct ScopedMultiprocessors {
   explicit ScopedMultiprocessors(int) {}
 };
@@ -191,6 +192,9 @@ void under_schedule(std::uint64_t seed, Body&& body) {
 }
 /// In builds that are many times slower, tests leave out what only repeats.
 inline bool slow_build() { return under_asan || trireme::cuda::emu::race_checking; }
+
+/// The number of seeds for a case that multiplies in form seed % 3: slow builds run each form once.
+inline std::uint64_t seeds_of_forms() { return slow_build() ? 3 : 4; }
 
 /// Runs `body` under the schedules of seeds 0 to 3. In slow builds, whose reports depend little on the schedule, under
 /// seed 2 only. A failure names the seed.
