@@ -214,6 +214,7 @@ class RaceChecker {
   RaceLaunch& launch_;
   std::uint32_t block_index_, first_block_;  ///< first_block_: of the cluster
   std::vector<Thread> threads_;
+  const std::byte* stacks_;  ///< of all threads, one after another
   std::size_t first_actor_;
   std::vector<Gathering> barriers_;
   std::map<const std::uint64_t*, MbarrierState> mbarriers_;

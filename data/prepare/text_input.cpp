@@ -15,7 +15,7 @@ TextFormat format_of(fs::path path) {
 
 TextInput describe(const fs::path& path, std::optional<TextFormat> format) {
   TextInput input{.path = path,
-                  .format = format.value_or(format_of(path)),
+                  .format = format ? *format : format_of(path),
                   .compression = compression_of(path),
                   .bytes = InputFile(path).size()};
   std::error_code error;
