@@ -196,7 +196,6 @@ class Block {
     return *wgmma_registers_[static_cast<std::size_t>(fiber.index / 128)];
   }
   const std::byte* stack_of(const Fiber& fiber) const { return stacks_.bottom(fiber.index); }
-  bool on_a_stack(const void* at) const { return stacks_.hold(at); }
 
  private:
   static void fiber_main();

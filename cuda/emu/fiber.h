@@ -55,10 +55,6 @@ class Stacks {
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
   std::byte* bottom(int index) const;
-  bool hold(const void* at) const {  ///< in any of them
-    const auto* const byte = static_cast<const std::byte*>(at);
-    return byte >= mapping_ && byte < mapping_ + static_cast<std::size_t>(count_) * kBytes;
-  }
   static constexpr std::size_t kBytes = std::size_t{1} << 17;  ///< per stack, with its guard page
   static constexpr std::size_t kGuard = 4096;
 

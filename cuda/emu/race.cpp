@@ -168,12 +168,8 @@ Access RaceChecker::make(std::size_t actor, Step step, Kind kind, const Fiber& f
 }
 
 void RaceChecker::instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
-<<<<<<< HEAD
-  if (block_.on_a_stack(at)) return stack_access(kind, at, bytes, pc);
-=======
   const auto* const address = static_cast<const std::byte*>(at);
   if (address >= stacks_ && address < stacks_ + threads() * Stacks::kBytes) return stack_access(kind, at, bytes, pc);
->>>>>>> faster-kernel-tests
   const View view = view_of(self(), false);
   if (touch(view, make(actor_of(self()), view.own, kind, self(), pc), at, bytes)) ++launch_.instrumented_accesses;
 }
