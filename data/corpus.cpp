@@ -98,6 +98,9 @@ void check_options(const CorpusOptions& options) {
 /// Throws if a part cannot hold one window of inputs and their targets.
 void check_part(const char* part, std::int64_t count, std::int64_t total, const CorpusOptions& options) {
   if (count > options.context) return;
+  if (options.context == 1 && options.val_fraction == 0)  // for scores, which take what there is
+    fail(ExitCode::data, "data", "{} has {} token; expected at least 2, one and the next; use more text",
+         options.path.string(), total);
   fail(ExitCode::data, "data",
        "{} is too short: {} tokens, of which the {} part gets {} (--val-fraction {}); expected at least {}, one "
        "window of --context {} and its next token; use more text, a smaller --context or another --val-fraction",

@@ -156,9 +156,8 @@ class Builder : public nlohmann::json_sax<json> {
   void charge(std::size_t bytes) {
     used_ += bytes;
     if (used_ > json_most_bytes)
-      progress_.refuse(progress_.at, fmt::format("the values so far take more than {} bytes, which no file of ours "
-                                                 "does; expected fewer",
-                                                 json_most_bytes));
+      progress_.refuse(progress_.at,
+                       fmt::format("the values so far take more than {} bytes; expected fewer", json_most_bytes));
   }
 
   bool open(json container) {

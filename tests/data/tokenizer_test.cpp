@@ -3,10 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/io.h"
 #include "data/bpe_tokenizer.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
+#include "data/hugging_face.h"
 #include "helpers.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -164,4 +167,22 @@ TEST_CASE("--tokenizer: what is unknown or does not exist is a usage error") {
   ByteTokenizer().save(folder / "tokenizer.json");
   CHECK(caught([&] { make_tokenizer("bpe:" + folder.path().string(), {}); }).has("is a byte tokenizer"));
   CHECK(make_tokenizer("byte", {})->vocab_size() == 256);
+}
+
+TEST_CASE("a vocabulary may have tens of thousands of added tokens") {
+  const std::string_view text = "some text";
+  nlohmann::json file = nlohmann::json::parse(hugging_face_json(BpeTokenizer(train_bpe({&text, 1}, 258), "test")));
+  constexpr int more = 28'682;  // as models have that write sound
+  const int known = static_cast<int>(file["model"]["vocab"].size() + file["added_tokens"].size());
+  for (int i = 0; i < more; ++i)
+    file["added_tokens"].push_back({{"id", known + i},
+                                    {"content", "<custom_token_" + std::to_string(i) + ">"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  const auto tokenizer = parse_hugging_face_json(file.dump(), "tokenizer.json");
+  CHECK(tokenizer->vocab_size() == known + more);
+  CHECK(parse_tokenizer(tokenizer->to_json(), "saved")->hash() == tokenizer->hash());
 }
