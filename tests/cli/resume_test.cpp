@@ -203,6 +203,9 @@ TEST_CASE("a larger --steps stretches the schedule: a warning names both learnin
                  "\nwarning: --steps is 12 now and was 6: the schedule is stretched, and the learning rate goes "
                  "on with "));
   CHECK(contains(output, "e-04 instead of 1.00e-04; --decay-steps 6 keeps it\n"));
+  CHECK(contains(run("train_gpt", more + "--steps 13 --lr-schedule constant --dry-run").output,
+                 "\nwarning: the schedule is not the one that the run had (cosine after 2 steps of warm-up, of 12 "
+                 "steps): the learning rate goes on with 1.00e-03 instead of 1.00e-04\n"));
 }
 
 TEST_CASE("a value of --resume that is neither a known word nor an existing path is named") {

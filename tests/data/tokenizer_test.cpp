@@ -7,6 +7,7 @@
 
 #include "core/io.h"
 #include "data/bpe_tokenizer.h"
+#include "data/bpe_train.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
 #include "data/hugging_face.h"

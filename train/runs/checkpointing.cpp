@@ -5,6 +5,7 @@
 
 #include "parallel/comm/texts.h"
 #include "train/faults/injection.h"
+#include "train/options/flags.h"
 #include "train/program/signals.h"
 #include "train/runs/origin.h"
 #include "train/step/setup.h"
@@ -13,24 +14,44 @@ namespace trireme {
 
 namespace {
 
-/// A larger --steps stretches a schedule that ends with the run: the learning rate then jumps. A message with both, or
-/// empty.
-std::string stretched_schedule(const ScheduleOptions& now, const Resumed& resumed) {
+/// The schedule with which the run was saved, but with this start's --lr. Nothing if it cannot be read.
+std::optional<ScheduleOptions> saved_schedule(const Resumed& resumed, double lr) {
   const auto saved = nlohmann::json::parse(resumed.configuration, nullptr, false);
-  if (now.decay_steps || !saved.is_object() || !saved.contains("steps") || !saved["steps"].is_number_integer())
-    return {};
-  ScheduleOptions before = now;
-  before.steps = saved["steps"].get<std::int64_t>();
+  if (!saved.is_object()) return std::nullopt;
+  ScheduleOptions before;
+  Flags flags("train_gpt", "");
+  declare_schedule(flags, before);
+  std::vector<std::string> arguments;
+  for (const char* name : {"steps", "lr-schedule", "min-lr", "warmup-steps", "warmup-lr", "decay-steps"})
+    if (const auto value = saved.find(name); value != saved.end() && !value->is_null()) {
+      arguments.push_back(fmt::format("--{}", name));
+      arguments.push_back(value->is_string() ? value->get<std::string>() : value->dump());
+    }
+  try {
+    flags.parse(arguments);
+  } catch (const Error&) { return std::nullopt; }
+  before.lr = lr;
+  return before;
+}
+
+/// A message if the learning rate jumps because the schedule is another one than the run had. A larger --steps is
+/// enough: it stretches a schedule that ends with the run.
+std::string jump_of_rate(const ScheduleOptions& now, const Resumed& resumed) {
+  const std::optional<ScheduleOptions> before = saved_schedule(resumed, now.lr);
   const std::int64_t made = resumed.progress.steps;
-  if (before.steps == now.steps || before.steps < made || before.steps <= now.warmup_steps) return {};
-  const double was = make_lr_schedule(before).at(made), is = make_lr_schedule(now).at(made);
+  if (!before || before->steps < made) return {};
+  const double was = make_lr_schedule(*before).at(made), is = make_lr_schedule(now).at(made);
   if (std::abs(is - was) <= 0.01 * was) return {};
-  std::string text = fmt::format(
-      "--steps is {} now and was {}: the schedule is stretched, and the learning rate goes on with {:.2e} instead of "
-      "{:.2e}",
-      now.steps, before.steps, is, was);
+  const std::string rates = fmt::format("the learning rate goes on with {:.2e} instead of {:.2e}", is, was);
+  ScheduleOptions longer = *before;
+  longer.steps = now.steps;
+  if (make_lr_schedule(longer).at(made) != is)
+    return fmt::format("the schedule is not the one that the run had ({} after {} steps of warm-up, of {} steps): {}",
+                       optim::name(before->lr_schedule), before->warmup_steps, before->steps, rates);
+  const std::string text =
+      fmt::format("--steps is {} now and was {}: the schedule is stretched, and {}", now.steps, before->steps, rates);
   return now.lr_schedule == optim::LrShape::wsd ? text
-                                                : fmt::format("{}; --decay-steps {} keeps it", text, before.steps);
+                                                : fmt::format("{}; --decay-steps {} keeps it", text, before->steps);
 }
 
 }  // namespace
@@ -58,8 +79,7 @@ std::optional<Resumed> resume_run(const TrainOptions& o, Trainer& trainer, const
     fail(ExitCode::usage, "resume", "{} has made {} steps already, and --steps is {}; expected more; raise --steps",
          resumed->path.string(), made, wanted);
   if (!resumed->dropped.empty()) events.warn(resumed->dropped);
-  if (const std::string stretched = stretched_schedule(o.schedule, *resumed); !stretched.empty())
-    events.warn(stretched);
+  if (const std::string jump = jump_of_rate(o.schedule, *resumed); !jump.empty()) events.warn(jump);
   return resumed;
 }
 
