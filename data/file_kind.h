@@ -24,6 +24,7 @@ inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 /// row of names at the top, anything else one text. The ending may have capitals.
 enum class TextFormat : std::uint8_t { text, jsonl, csv, tsv };
 inline constexpr std::array<std::string_view, 4> text_format_names = {"text", "jsonl", "csv", "tsv"};
+/// As --format has it.
 inline std::string_view name_of(TextFormat format) { return text_format_names[static_cast<std::size_t>(format)]; }
 /// By the name, and for NAME.json by its beginning, as JSON lines often have that name. `head`: first_bytes(), or empty:
 /// by the name alone. Throws ExitCode::data for NAME.json with one array of objects, which is a form of the same.

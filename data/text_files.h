@@ -27,7 +27,7 @@ struct LeftOut {
   std::size_t empty = 0, binary = 0, own = 0, links = 0;  ///< links: to folders
   std::filesystem::path first_own;                        ///< the first one that these programs wrote
   std::size_t all() const { return empty + binary + own + links; }
-  LeftOut& operator+=(const LeftOut& other);
+  LeftOut& operator+=(const LeftOut& other);  ///< adds the numbers of another folder
   /// "2 empty, 1 binary, 8 written by Trireme (the first: run/config.json)"; empty: none.
   std::string text() const;
 };
@@ -60,8 +60,8 @@ class TextFiles {
   const std::filesystem::path& path() const { return path_; }
   std::size_t count() const { return files_.size(); }
   const LeftOut& left_out() const { return left_out_; }
-  std::uint64_t bytes() const;  ///< of all files together
-  std::vector<SourceFile> list() const;
+  std::uint64_t bytes() const;           ///< of all files together
+  std::vector<SourceFile> list() const;  ///< reads every file, for its hash
   /// Adds the characters of all texts, and if there are several, also the newline between them. Throws ExitCode::data,
   /// with the file and the byte, for what is not UTF-8.
   void add_characters(CharacterSet& set) const;
