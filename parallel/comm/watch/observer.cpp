@@ -22,11 +22,19 @@ Observer::Observer(std::shared_ptr<const Board> board, Ask ask)
 
 void Observer::look(double seconds) {
   seconds = std::clamp(seconds, 0.0, longest_gap);
+  bool another_ended = false;
   for (int rank = 0; rank < board_->ranks(); ++rank) {
     const auto i = static_cast<std::size_t>(rank);
+    const bool had_ended = signs_[i].ended;
     signs_[i].visible = board_->visible(rank);
     if (signs_[i].visible) look_at(board_->page(rank), seen_[i], signs_[i], seconds);
+    another_ended = another_ended || signs_[i].ended != had_ended;
   }
+  // Its last operation may have released ranks whose pages were read before it ended: they must say again that they
+  // wait.
+  if (!another_ended) return;
+  for (Seen& seen : seen_) seen.refreshed = 0;
+  for (RankSigns& signs : signs_) signs.confirmed = false;
 }
 
 void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, double seconds) const {

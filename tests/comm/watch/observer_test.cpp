@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "parallel/comm/watch/beacon.h"
+#include "parallel/comm/watch/faulty_ranks.h"
 
 using namespace trireme;
 using namespace trireme::watch;
@@ -139,4 +140,27 @@ TEST_CASE("vital signs of this thread, of a thread that does not exist, and of o
   CHECK(vital_signs(nobody).gone());
   nobody.space += 1;  // ids of another container mean nothing here
   CHECK_FALSE(vital_signs(nobody).gone());
+}
+
+TEST_CASE("what a rank waited for before another one ended must be shown again after that") {
+  const auto board = std::make_shared<Board>(2);
+  Beacon waiter(board, 0), other(board, 1);
+  Observer observer(board, [](const ThreadId&) { return VitalSigns{.state = 'S'}; });
+  Waiting waiting{.record = 1, .blocked = true};
+  waiting.add(1);
+  const auto look = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      board->page(0).waiting.write(waiting);
+      board->page(0).looks.fetch_add(1);
+      observer.look(0.05);
+    }
+    return find_faulty_ranks(0, observer.signs(), 0.5).fault;
+  };
+  board->page(1).beats.fetch_add(1);
+  look(100);
+  REQUIRE(observer.signs()[0].since_sign_of_life > 4);
+  board->page(1).state = State::ended;  // the barrier in which rank 0 waited is over, and its page is older
+  CHECK(look(1) == WaitFault::none);
+  CHECK(look(1) == WaitFault::none);
+  CHECK(look(3) != WaitFault::none);  // it still waits, for a rank that has ended
 }
