@@ -83,6 +83,7 @@ TextFormat format_of(const fs::path& path, std::string_view head) {
   if (ending == ".csv") return TextFormat::csv;
   if (ending == ".tsv") return TextFormat::tsv;
   if (ending != ".json") return TextFormat::text;
+  head = without_mark(head);
   constexpr std::string_view blanks = " \t\r\n";
   const auto next = [&](std::size_t from) { return std::min(head.find_first_not_of(blanks, from), head.size()); };
   const std::size_t begin = next(0), line_end = std::min(head.find('\n', begin), head.size());

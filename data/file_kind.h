@@ -20,14 +20,15 @@ enum class FileKind : std::uint8_t { text, empty, binary, shard_tokenizer, own, 
 /// With which some editors begin a file in UTF-8. It is no part of the text.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
-/// What a file of text holds: NAME.jsonl and NAME.ndjson a JSON object in each line, NAME.csv and NAME.tsv a table with a
-/// row of names at the top, anything else one text. The ending may have capitals.
+/// What a text file holds. NAME.jsonl and NAME.ndjson hold a JSON object on each line. NAME.csv and NAME.tsv hold a table
+/// whose first row names the columns. Any other file is one text. The case of the ending does not matter.
 enum class TextFormat : std::uint8_t { text, jsonl, csv, tsv };
 inline constexpr std::array<std::string_view, 4> text_format_names = {"text", "jsonl", "csv", "tsv"};
 /// As --format has it.
 inline std::string_view name_of(TextFormat format) { return text_format_names[static_cast<std::size_t>(format)]; }
-/// By the name, and for NAME.json by its beginning, as JSON lines often have that name. `head`: first_bytes(), or empty:
-/// by the name alone. Throws ExitCode::data for NAME.json with one array of objects, which is a form of the same.
+/// The format by the name of the file. JSON lines are often named NAME.json, so for that name it also looks at the
+/// beginning, `head`: first_bytes(), or empty to decide by the name alone. Throws ExitCode::data if NAME.json is one
+/// array of objects.
 TextFormat format_of(const std::filesystem::path& path, std::string_view head);
 
 /// The ending of a name, ".csv", in small letters.

@@ -16,8 +16,8 @@ namespace trireme {
 
 inline constexpr int json_most_depth = 64;
 /// Limits on the estimated memory of the values kept from one text, and on the length of a single value. The parser
-/// needs more than twice that memory; in all, 128 MiB suffice besides the text. Published tokenizers have 28,000 added
-/// tokens, which take 25 MiB.
+/// needs more than twice that memory: at most 128 MiB in all, besides the text. The largest published tokenizer known
+/// has 28,682 added tokens, which take 25 MiB.
 inline constexpr std::size_t json_most_bytes = std::size_t{48} << 20, json_longest_value = std::size_t{16} << 20;
 
 /// The place in the text of a value that is offered to a JsonTake.

@@ -110,7 +110,7 @@ struct Result {
   std::string text, each, warning;
 };
 
-/// A model whose weights and logits are finite has finite scores.
+/// Throws ExitCode::numerical for a score that is NaN or infinite: the model's weights or logits must be, too.
 void require_finite(double score, std::string_view name) {
   if (!std::isfinite(score))
     fail(ExitCode::numerical, "eval",

@@ -7,8 +7,8 @@
 Sources are compiled in batches, and analysed in them: clang-tidy reads the headers of a batch once. Tests are left out:
 speed does not count there, and running them is their check. A batch without findings is analysed again only after a
 change of a source, of a header of ours, of its command or of .clang-tidy: the user's cache folder has an empty file per
-clean state, for all clones. The program is from PyPI, and is put there, too:
-it does not check the declarations of the system's headers, so it takes a fifth of the time of the one from Debian 12.
+clean state, for all clones. clang-tidy comes from PyPI and is installed in the same folder: this version leaves out the
+declarations of system headers, and takes a fifth of the time of Debian 12's.
 """
 import concurrent.futures
 import hashlib

@@ -168,7 +168,7 @@ class RaceChecker {
     const Knowledge* past;
     const Fiber* fiber;  ///< null: a warp group
     std::size_t actor;   ///< the thread or the group's wgmma
-    Step own;            ///< the last step of this actor that is ordered
+    Step own;            ///< the actor's last step that comes before the access
     bool async_proxy;    ///< sees the writes of threads only after a proxy fence
   };
 

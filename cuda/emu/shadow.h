@@ -1,5 +1,5 @@
-// Shadow memory: for each byte of shared or watched global memory, its last write and the reads since then. Accesses
-// are mostly to several bytes with the same history, which are compared and changed together.
+// Shadow memory: for each byte of shared or watched global memory, its last write and the reads since then. Most
+// accesses touch several bytes that have the same history; these are compared and changed together.
 // Read next: cuda/emu/race.h.
 #pragma once
 
@@ -56,8 +56,9 @@ struct Cell {
 };
 static_assert(std::has_unique_object_representations_v<Cell>);
 
-/// Cells for `bytes` bytes, initially zero; pages that are never touched use no memory. A word of four bytes has one cell
-/// as long as its bytes have the same history, and then one for each byte.
+/// Cells for `bytes` bytes, initially zero; pages that are never touched use no memory. While the
+/// four bytes of a word have the same history, they share one cell. When they differ, the word is divided: each byte gets
+/// a cell of its own.
 class Shadow {
  public:
   explicit Shadow(std::size_t bytes);
@@ -102,7 +103,7 @@ class Shadow {
 
   std::size_t mapped_;
   Cell *words_ = nullptr, *bytes_ = nullptr;  ///< bytes_: of divided words
-  Reads divided_;                             ///< more_reads of a divided word
+  Reads divided_;                             ///< marks a divided word: its more_reads points here
   std::deque<Reads> reads_;
   std::vector<Reads*> unused_;
 };

@@ -18,28 +18,34 @@ std::string role_of(const nlohmann::json& message) {
   fail(ExitCode::data, forms, "'from' is {}; expected human, gpt or system", shown(message["from"]));
 }
 
-/// Fields of other programs that change what is learned are refused, instead of learning something else.
-void require_plain(const nlohmann::json& object) {
-  if (!object.is_object()) return;
+/// Refuses fields with which other programs render tools, because the model would learn dialogues without them.
+void require_no_tools(const nlohmann::json& object) {
   for (const char* key : {"tool_calls", "tools"})
     if (object.contains(key) && !object[key].empty())
       fail(ExitCode::data, forms,
            "'{}' is {}; expected messages that are texts, as templates do not render tools here; write calls as texts, "
            "or leave the dialogue out",
            key, shown(object[key]));
+}
+
+/// Refuses fields with which other programs leave an answer out of the loss, because it would be learned here.
+void require_learned(const nlohmann::json& answer) {
   for (const char* key : {"weight", "train"})
-    if (object.contains(key) && !object[key].is_null() && object[key] != 1 && object[key] != true)
+    if (answer.contains(key) && !answer[key].is_null() && answer[key] != 1 && answer[key] != true)
       fail(ExitCode::data, forms,
            "'{}' is {}; expected that every answer is learned; give what must not be learned as the prompt of an "
            "object with 'prompt' and 'answer'",
-           key, shown(object[key]));
+           key, shown(answer[key]));
 }
 
 /// {"role": .., "content": ..}, or {"from": .., "value": ..}
 ChatMessage message_of(const nlohmann::json& message) {
-  require_plain(message);
-  if (message.is_object() && message.contains("from")) return {role_of(message), json_text(message, "value", forms)};
-  return {json_text(message, "role", forms), json_text(message, "content", forms)};
+  require_no_tools(message);
+  const bool sharegpt = message.contains("from");  // false for what is no object, which json_text() refuses
+  ChatMessage result = {sharegpt ? role_of(message) : json_text(message, "role", forms),
+                        json_text(message, sharegpt ? "value" : "content", forms)};
+  if (result.role == "assistant") require_learned(message);
+  return result;
 }
 
 std::vector<ChatMessage> messages_of(const nlohmann::json& object, const char* key) {
@@ -59,9 +65,10 @@ std::vector<ChatMessage> turns_of(const nlohmann::json& object, const char* key,
 }  // namespace
 
 Conversation conversation_of(const nlohmann::json& object, bool answered) {
-  require_plain(object);
+  require_no_tools(object);
+  require_learned(object);
   Conversation result;
-  const auto has = [&](const char* key) { return object.is_object() && object.contains(key); };
+  const auto has = [&](const char* key) { return object.contains(key); };
   if (has("messages")) {
     result.messages = messages_of(object, "messages");
   } else if (has("conversations")) {

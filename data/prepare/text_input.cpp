@@ -8,14 +8,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TextFormat format_of(fs::path path) {
-  if (compression_of(path) == Compression::none) return trireme::format_of(path, first_bytes(path));
-  return trireme::format_of(path.replace_extension(), {});
+TextFormat format_in(const fs::path& path) {
+  if (compression_of(path) == Compression::none) return format_of(path, first_bytes(path));
+  return format_of(path.stem(), {});  // the name without .gz or .zst
 }
 
 TextInput describe(const fs::path& path, std::optional<TextFormat> format) {
   TextInput input{.path = path,
-                  .format = format ? *format : format_of(path),
+                  .format = format ? *format : format_in(path),
                   .compression = compression_of(path),
                   .bytes = InputFile(path).size()};
   std::error_code error;

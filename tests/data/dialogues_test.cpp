@@ -155,13 +155,16 @@ TEST_CASE("lines that are not dialogues, and templates that do not fit, are refu
            {"{\"prompt\": \"x\"", "d.jsonl line 1"},
            {R"({"prompt": "x", "answer": "a", "completion": "b"})", "has both an 'answer' and a 'completion'"},
            {R"({"prompt": "x", "answer": "a", "tools": [{"name": "f"}]})", "'tools' is [{\"name\":\"f\"}]; expected"},
-           {R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [1]}]})",
+           {R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [1]}]})",
             "'tool_calls' is [1]; expected"},
            {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})", "'weight' is 0; expected that"},
            {R"({"conversations": [{"from": "gpt", "value": "a", "train": false}]})", "'train' is false; expected that"},
            {"", "has no dialogue"}})
     CHECK_THROWS_WITH_AS(parse_dialogues(line, "d.jsonl"), doctest::Contains(part.c_str()), Error);
-  CHECK(parse_dialogues(R"({"prompt": "x", "answer": "a", "tools": [], "weight": 1, "train": true})", "d").size() == 1);
+  for (const char* fine : {R"({"prompt": "x", "answer": "a", "tools": [], "weight": 1, "train": true})",
+                           R"({"conversations": [{"from": "human", "value": "x", "weight": 0},)"
+                           R"( {"from": "gpt", "value": "a", "weight": 1.0, "train": null}]})"})
+    CHECK(parse_dialogues(fine, "d").size() == 1);
   const Dialogue dialogue = parse_dialogues("\n\n{\"prompt\": \"q\", \"answer\": \"a\"}", "d.jsonl").front();
   CHECK_THROWS_WITH_AS(
       render_dialogue(ChatTemplate::parse("{{ raise_exception('no') }}", "c.jinja"), dialogue),

@@ -1,4 +1,4 @@
-// Parsers may allocate at most 128 MiB beyond the text if it is JSON, and 64 if not, whatever the text says. This program counts the bytes of every
+// Whatever a text says, a parser of JSON may allocate at most 128 MiB beyond it, and any other parser 64 MiB. This program counts the bytes of every
 // operator new. For these inputs a naive parser would allocate ten to a hundred times their size.
 #include <doctest/doctest.h>
 #include <fmt/core.h>

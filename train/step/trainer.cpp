@@ -113,7 +113,7 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double loss_scale)
   const std::chrono::duration<double> fetching = std::chrono::steady_clock::now() - start;
   require_right_batches(first, mesh_);
   Pass pass = run_pass([&](int index) { return index == 0 ? first : kept(index); }, first_look());
-  pass.pipeline.forward_seconds += fetching.count();  // which has the time of the other batches, too
+  pass.pipeline.forward_seconds += fetching.count();  // run_pass() includes the fetching of the other batches
   return pass;
 }
 

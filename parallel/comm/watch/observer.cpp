@@ -30,8 +30,8 @@ void Observer::look(double seconds) {
     if (signs_[i].visible) look_at(board_->page(rank), seen_[i], signs_[i], seconds);
     another_ended = another_ended || signs_[i].ended != had_ended;
   }
-  // Its last operation may have released ranks whose pages were read before it ended: they must say again that they
-  // wait.
+  // The last operation of the rank that ended may have released ranks whose pages were read before. So ranks must show
+  // again that they wait.
   if (!another_ended) return;
   for (Seen& seen : seen_) seen.refreshed = 0;
   for (RankSigns& signs : signs_) signs.confirmed = false;
