@@ -109,11 +109,9 @@ void check_conv_extents(const char* where, const ConvGeometry& g) {
           g.kernel_height, g.kernel_width, g.dilation[0], g.dilation[1], g.height, g.width, g.padding[0], g.padding[1]);
 }
 
-}  // namespace
-
-Tensor conv2d(const Tensor& input, const Tensor& kernels, const Tensor& shift, const Conv2dOptions& options) {
-  const Tensor x = for_product(input), weight = for_product(kernels), bias = for_product(shift);
-  check_conv(Conv2d::name, x, weight, bias, 4, options.groups);
+/// Checked but for its extents; `where`: what the user called.
+Tensor convolve(const char* where, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const Conv2dOptions& options) {
   Conv2d op;
   op.g = {.batch = x.size(0),
           .in_channels = x.size(1),
@@ -126,20 +124,28 @@ Tensor conv2d(const Tensor& input, const Tensor& kernels, const Tensor& shift, c
           .stride = options.stride,
           .padding = options.padding,
           .dilation = options.dilation};
-  check_conv_extents(Conv2d::name, op.g);
+  check_conv_extents(where, op.g);
   op.bias_shape = bias.shape();
   return apply(std::move(op), x, weight, bias);
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& kernels, const Tensor& shift, const Conv2dOptions& options) {
+  const Tensor x = for_product(input), weight = for_product(kernels), bias = for_product(shift);
+  check_conv(Conv2d::name, x, weight, bias, 4, options.groups);
+  return convolve(Conv2d::name, x, weight, bias, options);
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& kernels, const Tensor& shift, const Conv1dOptions& options) {
   const Tensor x = for_product(input), weight = for_product(kernels), bias = for_product(shift);
   check_conv("conv1d", x, weight, bias, 3, options.groups);
-  const Tensor y = conv2d(reshape(x, {x.size(0), x.size(1), 1, x.size(2)}),
-                          reshape(weight, {weight.size(0), weight.size(1), 1, weight.size(2)}), bias,
-                          {.stride = {1, options.stride},
-                           .padding = {0, options.padding},
-                           .dilation = {1, options.dilation},
-                           .groups = options.groups});
+  const Tensor y = convolve("conv1d", reshape(x, {x.size(0), x.size(1), 1, x.size(2)}),
+                            reshape(weight, {weight.size(0), weight.size(1), 1, weight.size(2)}), bias,
+                            {.stride = {1, options.stride},
+                             .padding = {0, options.padding},
+                             .dilation = {1, options.dilation},
+                             .groups = options.groups});
   return reshape(y, {y.size(0), y.size(1), y.size(3)});
 }
 

@@ -250,9 +250,7 @@ int convert(const std::string& format, const std::string& from, const fs::path& 
   else if (made == Made::folder)
     hugging_face::require_exportable(source.config(), tokenizer_of(source).get());
   const auto mesh = std::make_shared<const DeviceMesh>(alone, MeshShape{});
-  // A run is read in its own dtype; weights of other files are converted while they are read.
-  const bool from_run = source.folder() == nullptr && source.gguf_file() == nullptr;
-  const DType dtype = from_run ? source.dtype() : dtype_named(o.dtype).value_or(source.dtype());
+  const DType dtype = dtype_named(o.dtype).value_or(source.dtype());  // weights are converted while they are read
   Gpt model(nn::Build(mesh, dtype, 0).to_be_loaded(), source.config());
   source.load(model);
   if (made == Made::adapter)

@@ -40,8 +40,7 @@ nn::AttentionOptions attention_options(const GptConfig& c, std::int64_t block) {
           .residual_init_std = residual_init_std(c),
           .head_width = c.head_width.value_or(0),
           .kv_heads = c.key_value_heads(),
-          .rotary = c.positions == PositionEncoding::rope,
-          .rope = c.rotary(block),
+          .rope = c.positions == PositionEncoding::rope ? std::optional(c.rotary(block)) : std::nullopt,
           .scale = c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0,
           .qkv_bias = c.qkv_bias,
           .qk_norm = c.qk_norm,
@@ -60,8 +59,9 @@ nn::MlpOptions mlp_options(const GptConfig& c, std::int64_t hidden) {
           .bias = c.bias,
           .init_std = init_std,
           .residual_init_std = residual_init_std(c),
-          .gated = c.gated(),
-          .gate = c.activation == Activation::geglu ? Unary::gelu_tanh : Unary::silu};
+          .gate = c.activation == Activation::geglu    ? std::optional(Unary::gelu_tanh)
+                  : c.activation == Activation::swiglu ? std::optional(Unary::silu)
+                                                       : std::nullopt};
 }
 
 /// What follows attention in block `index`: an Mlp, or a mixture of experts.

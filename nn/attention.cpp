@@ -63,9 +63,9 @@ const AttentionOptions& checked(const AttentionOptions& o, const DeviceMesh& mes
     fail(ExitCode::usage, "attention",
          "{}: a scale of {}; expected a number above 0, or 0 for 1 / sqrt(Dh); set AttentionOptions::scale", name,
          o.scale);
-  if (o.rotary && o.head_features() % 2 != 0) {
+  if (o.rope && o.head_features() % 2 != 0) {
     fail(ExitCode::usage, "attention",
-         "{}: rotary positions (AttentionOptions::rotary, --positions rope) rotate pairs, but a head has {} features, "
+         "{}: rotary positions (AttentionOptions::rope, --positions rope) rotate pairs, but a head has {} features, "
          "an odd number; change the width of a head",
          name, o.head_features());
   }
@@ -79,14 +79,13 @@ Attention::Attention(const Build& b, const AttentionOptions& o)
       heads_(checked(o, b.mesh(), b.name()).heads / b.mesh().size(Axis::tp)),
       kv_heads_(std::max<std::int64_t>(o.key_value_heads() / b.mesh().size(Axis::tp), 1)),
       head_width_(o.head_features()),
-      rotary_(o.rotary),
       causal_(o.causal),
       rope_(o.rope),
       window_(o.window),
       scale_((o.scale > 0 ? o.scale : 1 / std::sqrt(static_cast<double>(head_width_))) *
-             (o.rotary ? score_factor(o.rope) : 1)),
+             (o.rope ? score_factor(*o.rope) : 1)),
       softcap_(o.softcap) {
-  if (o.rotary) frequencies_ = rope_frequencies(head_width_, o.rope);
+  if (o.rope) frequencies_ = rope_frequencies(head_width_, *o.rope);
   if (frequencies_.defined()) frequencies_ = frequencies_.to(b.device());
   const auto projection = [&](const char* child, const Shape& out, bool bias, std::int64_t parts) {
     return std::make_unique<Linear>(b / child, o.width, out, Split::out,
@@ -134,13 +133,13 @@ Tensor Attention::mix_separate(const Tensor& input) {
   Tensor q = heads_of(*q_, heads_);                                   // [B, T, H/tp, Dh]
   Tensor k = heads_of(*k_, kv_heads_), v = heads_of(*v_, kv_heads_);  // [B, T, Hkv/tp, Dh]
   if (q_norm_) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  if (!rotary_) return mix(q, k, v);
+  if (!rope_) return mix(q, k, v);
   const Tensor positions = positions_of(input.size(1));
   return mix(rotated(q, positions), rotated(k, positions), v);
 }
 
 Tensor Attention::rotated(const Tensor& x, const Tensor& positions) const {
-  return rope(x, positions, {.base = rope_.base, .frequencies = frequencies_, .interleaved = rope_.interleaved});
+  return rope(x, positions, {.base = rope_->base, .frequencies = frequencies_, .interleaved = rope_->interleaved});
 }
 
 /// Of this rank's tokens: their places in the sequence, or what RunState says.

@@ -23,7 +23,7 @@
 //             keys before the window are not computed.
 //   softcap   scores are kept within -c and c: c tanh(s / c) (Gemma 2 report, section 2). Not on a GPU.
 //
-//   nn::Attention attn(b / "attn", {.width = 512, .heads = 8, .kv_heads = 2, .rotary = true, .qk_norm = true,
+//   nn::Attention attn(b / "attn", {.width = 512, .heads = 8, .kv_heads = 2, .rope = nn::Rotary{}, .qk_norm = true,
 //                                   .window = 128});
 // Read next: nn/attention.cpp, nn/context_attention.h, nn/rotary.h.
 #pragma once
@@ -35,17 +35,16 @@ namespace trireme::nn {
 
 /// Sizes and choices of an Attention.
 struct AttentionOptions {
-  std::int64_t width = 0;           ///< D
-  std::int64_t heads = 1;           ///< H, a multiple of tp
-  bool bias = true;                 ///< of all projections
-  double init_std = 0.02;           ///< initial weights of qkv
-  double residual_init_std = 0.02;  ///< initial weights of `proj`, which writes into the residual stream
-  std::int64_t head_width = 0;      ///< Dh; 0: D / H, and H must divide D
-  std::int64_t kv_heads = 0;        ///< Hkv, a divisor of H, and a multiple or a divisor of tp; 0: H
-  bool rotary = false;              ///< rotary positions; Dh must be even
-  bool causal = true;               ///< a token sees those before it; false: all tokens, which needs cp=1
+  std::int64_t width = 0;                     ///< D
+  std::int64_t heads = 1;                     ///< H, a multiple of tp
+  bool bias = true;                           ///< of all projections
+  double init_std = 0.02;                     ///< initial weights of qkv
+  double residual_init_std = 0.02;            ///< initial weights of `proj`, which writes into the residual stream
+  std::int64_t head_width = 0;                ///< Dh; 0: D / H, and H must divide D
+  std::int64_t kv_heads = 0;                  ///< Hkv, a divisor of H, and a multiple or a divisor of tp; 0: H
+  std::optional<Rotary> rope = std::nullopt;  ///< rotary positions, Rotary{} for the usual; Dh must be even
+  bool causal = true;                         ///< a token sees those before it; false: all tokens, which needs cp=1
 
-  Rotary rope = {};       ///< how; with `rotary`
   double scale = 0;       ///< of scores; 0: 1 / sqrt(Dh)
   bool qkv_bias = false;  ///< biases of q, k and v also without `bias`
   bool qk_norm = false;
@@ -54,9 +53,9 @@ struct AttentionOptions {
   std::int64_t window = 0;         ///< tokens that a token sees; needs `causal`; 0: all
   double softcap = 0;              ///< 0: none
 
-  bool packed() const { return !rotary && !qk_norm && key_value_heads() == heads; }
+  bool packed() const { return !rope && !qk_norm && key_value_heads() == heads; }
   bool query_bias() const { return bias || qkv_bias; }  ///< of q and v
-  bool key_bias() const { return query_bias() && (packed() || rotary || qk_norm || softcap > 0); }
+  bool key_bias() const { return query_bias() && (packed() || rope || qk_norm || softcap > 0); }
   std::int64_t key_value_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   std::int64_t head_features() const { return head_width > 0 ? head_width : width / heads; }
 };
@@ -101,8 +100,8 @@ class Attention : public Module {
   Tensor first_seen(std::int64_t batch, std::int64_t tokens) const;  // [B, T] i32, or undefined
 
   std::int64_t heads_, kv_heads_, head_width_;  // on this rank: H/tp; max(Hkv/tp, 1); Dh
-  bool rotary_, causal_;
-  Rotary rope_;
+  bool causal_;
+  std::optional<Rotary> rope_;
   Tensor frequencies_;  // rope_frequencies()
   std::int64_t window_;
   double scale_, softcap_;                     // of scores

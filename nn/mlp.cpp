@@ -16,14 +16,13 @@ Mlp::Mlp(const Build& b, const MlpOptions& o)
     : Module(b),
       activation_(checked(o, b.name()).activation),
       gate_(o.gate),
-      gated_(o.gated),
-      up_(b / (o.gated ? "gate_up" : "up"), o.width, o.gated ? Shape{2, o.hidden} : Shape{o.hidden}, Split::out,
-          {.bias = o.bias, .init_std = o.init_std, .separate_adapters = o.gated}),
+      up_(b / (gate_ ? "gate_up" : "up"), o.width, gate_ ? Shape{2, o.hidden} : Shape{o.hidden}, Split::out,
+          {.bias = o.bias, .init_std = o.init_std, .separate_adapters = gate_.has_value()}),
       down_(b / "down", o.hidden, {o.width}, Split::in, {.bias = o.bias, .init_std = o.residual_init_std}) {}
 
 Tensor Mlp::do_forward_add(const Tensor& residual, const Tensor& x) {
-  if (gated_) {
-    const Tensor hidden = gated_unit(up_(x), gate_);  // [B, T, F/tp]
+  if (gate_) {
+    const Tensor hidden = gated_unit(up_(x), *gate_);  // [B, T, F/tp]
     return residual.defined() ? down_.forward_add(residual, hidden) : down_(hidden);
   }
   if (up_.adapted() || down_.adapted()) {

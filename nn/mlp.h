@@ -2,9 +2,11 @@
 //
 //   plain   down(activation(up(x)))
 //   gated   down(silu(gate(x)) * up(x)), SwiGLU (Shazeer 2020): gate and up are one weight gate_up [2, F, D]. With
-//           another function than silu it is GeGLU (gelu), as in Gemma
+//           another function than silu, MlpOptions::gate, it is GeGLU (gelu), as in Gemma
 // Read next: nn/mlp.cpp, autograd/mlp.cpp.
 #pragma once
+
+#include <optional>
 
 #include "nn/linear.h"
 
@@ -16,10 +18,9 @@ struct MlpOptions {
   std::int64_t hidden = 0;         ///< F
   Unary activation = Unary::gelu;  ///< of a plain Mlp
   bool bias = true;
-  double init_std = 0.02;           ///< initial weights of `up`
-  double residual_init_std = 0.02;  ///< initial weights of `down`, which writes into the residual stream
-  bool gated = false;
-  Unary gate = Unary::silu;  ///< of a gated Mlp
+  double init_std = 0.02;                    ///< initial weights of `up`
+  double residual_init_std = 0.02;           ///< initial weights of `down`, which writes into the residual stream
+  std::optional<Unary> gate = std::nullopt;  ///< of a gated Mlp, which has no `activation`; not set: a plain one
 };
 
 class Mlp : public Module {
@@ -31,8 +32,8 @@ class Mlp : public Module {
   Tensor do_forward_add(const Tensor& residual, const Tensor& x) override;  ///< residual may be undefined
 
  private:
-  Unary activation_, gate_;
-  bool gated_;
+  Unary activation_;
+  std::optional<Unary> gate_;
   Linear up_, down_;
 };
 

@@ -16,16 +16,16 @@ Moe::Moe(const Build& b, const MoeOptions& o)
       residual_(b.residual()),
       router_(b / "router", o.expert.width, o.experts, o.expert.init_std) {
   const std::int64_t experts = o.experts.count, d = o.expert.width, f = o.expert.hidden;
-  const Build widen = b / (o.expert.gated ? "gate_up" : "up"), narrow = b / "down";
+  const Build widen = b / (o.expert.gate ? "gate_up" : "up"), narrow = b / "down";
   const auto split = [](int tp_dim) { return Placements{.ep = S(0), .tp = S(tp_dim)}; };
-  up_ = widen.parameter("weight", o.expert.gated ? Shape{experts, 2, f, d} : Shape{experts, f, d},
-                        split(o.expert.gated ? 2 : 1), Init::normal(o.expert.init_std),
+  up_ = widen.parameter("weight", o.expert.gate ? Shape{experts, 2, f, d} : Shape{experts, f, d},
+                        split(o.expert.gate ? 2 : 1), Init::normal(o.expert.init_std),
                         {.decay = true, .hidden_matrix = true});
   down_ = narrow.parameter("weight", {experts, d, f}, split(2), Init::normal(o.expert.residual_init_std),
                            {.decay = true, .hidden_matrix = true});
   if (o.expert.bias) {
-    up_bias_ = widen.parameter("bias", o.expert.gated ? Shape{experts, 2, f} : Shape{experts, f},
-                               split(o.expert.gated ? 2 : 1), Init::zeros());
+    up_bias_ = widen.parameter("bias", o.expert.gate ? Shape{experts, 2, f} : Shape{experts, f},
+                               split(o.expert.gate ? 2 : 1), Init::zeros());
     // Only one rank may add it inside the sum over tp. So the ranks use it differently: R.
     down_bias_ = narrow.parameter("bias", {experts, d}, {.ep = S(0), .tp = R}, Init::zeros());
   }
@@ -62,8 +62,8 @@ Tensor Moe::forward(const Tensor& x) {
 Tensor Moe::apply_experts(const Tensor& rows, const std::vector<std::int64_t>& starts) const {
   const bool biased = up_bias_ != nullptr;
   const Tensor up = grouped_linear(rows, starts, up_->value(), biased ? up_bias_->value() : Tensor());
-  const Tensor hidden = options_.expert.gated ? gated_unit(up, options_.expert.gate)
-                                              : apply_unary(options_.expert.activation, up);  // [R, F/tp]
+  const Tensor hidden = options_.expert.gate ? gated_unit(up, *options_.expert.gate)
+                                             : apply_unary(options_.expert.activation, up);  // [R, F/tp]
   Tensor bias = biased ? down_bias_->value() : Tensor();
   // Added once, not tp times. Every rank records it on the tape, so that all ranks have the complete gradient.
   if (biased && mesh().size(Axis::tp) > 1) bias = bias * (mesh().is_first(Axis::tp) ? 1.0 : 0.0);

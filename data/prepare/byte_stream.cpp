@@ -89,6 +89,10 @@ class GzipBytes : public Decompressor {
         if (inside_) refuse("the file ends inside of compressed data");
         break;
       }
+      if (!inside_ && compressed.front() == 0) {  // padding behind a piece, as on a tape
+        use(1);
+        continue;
+      }
       const auto room = static_cast<uInt>(std::min<std::size_t>(bytes.size() - count, 1 << 30));
       state_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));  // zlib only reads it
       state_.avail_in = static_cast<uInt>(compressed.size());

@@ -62,7 +62,8 @@ struct Block : nn::Module {
       : Module(b),
         norm1(b / "norm1", width),
         norm2(b / "norm2", width),
-        attention(b / "attention", {.width = width, .heads = heads, .bias = false, .kv_heads = 2, .rotary = true}),
+        attention(b / "attention",
+                  {.width = width, .heads = heads, .bias = false, .kv_heads = 2, .rope = nn::Rotary{}}),
         gated(b / "gated", 2 * width),
         mixture(b / "mixture", {.expert = {.width = width, .hidden = width, .bias = false}, .experts = {.count = 4}}) {}
 

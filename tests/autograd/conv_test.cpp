@@ -164,6 +164,11 @@ TEST_CASE("convolution refuses shapes that do not fit") {
   refused([&] { conv2d(x, cast(weight, DType::f32), {}); }, "dtypes differ: input f64, weight f32");
   refused([&] { conv2d(view::select(x, 0, 0), weight, {}); }, "expected 4 dims each");
   refused([&] { conv1d(x, weight, {}); }, "[conv1d] an input");
+  refused(
+      [&] {
+        conv1d(random({2, 4, 6}, 1), Tensor::zeros({6, 4, 0}, DType::f64), {});
+      },
+      "[conv1d] a kernel of 1 x 0");
 }
 
 }  // namespace conv_test

@@ -351,7 +351,7 @@ TEST_CASE("extents: products") {
          return Shape{n, 2, d, 3};
        },
        no_d},
-      {"conv2d",
+      {"conv1d",
        [](auto n, auto d) {
          return std::vector<Shape>{{3, n, 3}, {2, n, d}, {2}};
        },

@@ -213,7 +213,7 @@ TEST_CASE("a part of a file is loaded by prefix and names, and the report says w
   nn::load_weights(whole, folder / "file", {.prefix = "encoder."});
   CHECK(same_bits(whole.parameter("mlp.up.weight")->local, saved.parameter("mlp.up.weight")->local));
 
-  nn::Mlp mlp(b / "part", {.width = 8, .hidden = 32, .gated = false});
+  nn::Mlp mlp(b / "part", {.width = 8, .hidden = 32});
   const nn::LoadReport report = nn::load_weights(
       mlp, folder / "file", {.strict = false, .prefix = "encoder.mlp.", .name_in_file = [](const std::string& name) {
                                return name == "up.bias" ? "" : name == "down.bias" ? "down.offset" : name;

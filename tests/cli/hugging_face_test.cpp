@@ -273,6 +273,26 @@ TEST_CASE("chat template, end tokens and context go with a model through runs, f
     CHECK(contains(content_of(work.path(config)), "\"max_position_embeddings\": 96"));
 }
 
+TEST_CASE("a tokenizer whose ids are others than those of the model is warned of") {
+  const Workplace work;
+  const auto train = [&](const std::string& letters, const std::string& flags) {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += letters;
+    write_plainly(work.path(letters), text);
+    const Result result = run("train_gpt", "--data " + work.path(letters) +
+                                               " --layers 1 --heads 2 --width 16 --context 16 --micro-batch 1 --steps "
+                                               "1 --eval-batches 1 --tokenizer char " +
+                                               flags);
+    REQUIRE_MESSAGE(result.code == 0, result.output);
+    return result.output;
+  };
+  train("abcd", "--out " + work.path("run"));
+  const std::string begin = "--out none --init-from " + work.path("run");
+  CHECK(contains(train("abce", begin),
+                 "it is not the tokenizer of " + work.path("run") + ": id 3 is \"e\" and not \"d\""));
+  CHECK_FALSE(contains(train("abcd", begin), "warning: it is not the tokenizer"));
+}
+
 TEST_CASE("the token that ends a turn goes out with every export; a model's template is that of its fine-tuning") {
   const Workplace work;
   const auto goldens = nlohmann::json::parse(content_of("tests/golden/tokenizers.json"));

@@ -47,6 +47,19 @@ TEST_CASE("penalties, temperature, top-k, top-p and min-p leave the probabilitie
   }
 }
 
+TEST_CASE("no penalty makes a logit that is not finite") {
+  for (const GenerateOptions& options :
+       {GenerateOptions{.repetition_penalty = 1e-39}, GenerateOptions{.repetition_penalty = 1e300},
+        GenerateOptions{.presence_penalty = -1e39}, GenerateOptions{.frequency_penalty = 1e39}}) {
+    std::vector<float> logits = {3, -2, 1, -INFINITY};
+    const std::vector<std::int32_t> seen = {0, 1, 3};
+    penalise(logits, seen, seen, options);
+    for (std::size_t id = 0; id < 3; ++id) CHECK(std::isfinite(logits[id]));
+    CHECK(logits[3] == -INFINITY);
+    CHECK_NOTHROW(pick_token(logits, options, 0.5));
+  }
+}
+
 TEST_CASE("tokens are drawn with these probabilities") {
   const GoldenFile golden("sampling");
   const Tensor logits = golden.read("all.logits", DType::f32);

@@ -430,6 +430,22 @@ TEST_CASE("a model alone is read back for generation, on any mesh") {
   });
 }
 
+TEST_CASE("a run in bf16 is read in f32 as the weights that its optimizer keeps") {
+  const TempFolder folder;
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    GptRun run = run_of(mesh, {.dtype = DType::bf16});
+    run.steps(3);
+    run.save(folder.path());
+  });
+  run_mesh("tp=2,pp=2", [&](const MeshPtr& mesh) {
+    Gpt model(nn::Build(mesh, DType::f32, 1), small_config());
+    checkpoint::Checkpoint file = open_saved_run(mesh->world(), folder.path());
+    load_weights(file, model);
+    for (const ParameterPtr& p : model.parameters())
+      CHECK_MESSAGE(same_bits(whole(p->local, *p, *mesh), file.read("optimizer.master." + p->name)), p->name);
+  });
+}
+
 TEST_CASE("a model that is made for a checkpoint has its weights; a weight that is not loaded is an error") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {

@@ -32,8 +32,11 @@ struct Block : nn::Module {
       : Module(b),
         norm1(b / "norm1", width),
         norm2(b / "norm2", width),
-        attention(b / "attention", {.width = width, .heads = 8, .kv_heads = rotary ? 2 : 0, .rotary = rotary}),
-        mlp(b / "mlp", {.width = width, .hidden = 48, .gated = gated}) {}
+        attention(b / "attention", {.width = width,
+                                    .heads = 8,
+                                    .kv_heads = rotary ? 2 : 0,
+                                    .rope = rotary ? std::optional(nn::Rotary{}) : std::nullopt}),
+        mlp(b / "mlp", {.width = width, .hidden = 48, .gate = gated ? std::optional(Unary::silu) : std::nullopt}) {}
   Tensor forward(const Tensor& x) override {
     const Tensor h = attention.forward_add(x, norm1(x));
     return h + mlp(norm2(h));

@@ -64,7 +64,7 @@ Naive naive_moe(const nn::MoeOptions& o, const Weights& w, const Tensor& x, cons
   const std::int64_t f = o.expert.hidden;
   const auto capacity = static_cast<int>(std::ceil(
       e.capacity_factor.value_or(1e6) * static_cast<double>(e.top_k * length) / static_cast<double>(e.count)));
-  const std::string up = o.expert.gated ? "gate_up" : "up";
+  const std::string up = o.expert.gate ? "gate_up" : "up";
   Naive result{Tensor::zeros(x.shape(), DType::f64)};
   for (std::int64_t b = 0; b < batch; ++b) {
     std::vector<int> taken(experts);
@@ -94,10 +94,10 @@ Naive naive_moe(const nn::MoeOptions& o, const Weights& w, const Tensor& x, cons
         const auto part = [&](const std::string& name, std::int64_t size) {
           return w.at(name).data<double>() + static_cast<std::int64_t>(i) * size;
         };
-        const std::int64_t wide = o.expert.gated ? 2 * f : f;
+        const std::int64_t wide = o.expert.gate ? 2 * f : f;
         const std::vector<double> y =
             naive_mlp(token, part(up + ".weight", wide * width), part(up + ".bias", wide),
-                      part("down.weight", f * width), part("down.bias", width), f, o.expert.gated);
+                      part("down.weight", f * width), part("down.bias", width), f, o.expert.gate.has_value());
         const double gate = e.norm == nn::RouterNorm::before ? p[i] : p[i] / among;
         for (std::int64_t d = 0; d < width; ++d)
           result.y.data<double>()[t * width + d] += gate * y[static_cast<std::size_t>(d)];
@@ -105,7 +105,7 @@ Naive naive_moe(const nn::MoeOptions& o, const Weights& w, const Tensor& x, cons
       if (e.shared > 0) {
         const auto all = [&](const std::string& name) { return w.at("shared." + name).data<double>(); };
         const std::vector<double> y = naive_mlp(token, all(up + ".weight"), all(up + ".bias"), all("down.weight"),
-                                                all("down.bias"), f * e.shared, o.expert.gated);
+                                                all("down.bias"), f * e.shared, o.expert.gate.has_value());
         for (std::int64_t d = 0; d < width; ++d)
           result.y.data<double>()[t * width + d] += y[static_cast<std::size_t>(d)];
       }
@@ -245,7 +245,7 @@ Tensor differences(const nn::MoeOptions& o, Weights w, const std::string& name, 
 std::vector<nn::MoeOptions> kinds() {
   std::vector<nn::MoeOptions> all = {options(4, 2), options(4, 1), options(4, 2, 0.75), options(8, 1, 1.0)};
   all[0].experts.shared = 2;
-  all[1].expert.gated = true;
+  all[1].expert.gate = Unary::silu;
   all[1].experts.shared = 1;
   all[2].experts.norm = nn::RouterNorm::after;
   return all;

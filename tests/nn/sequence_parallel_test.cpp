@@ -62,7 +62,8 @@ void check_on_meshes(const std::string& what, const Make& make, const Meshes& me
 }
 
 nn::AttentionOptions attention_options(std::int64_t kv_heads, bool rotary) {
-  return {.width = width, .heads = 8, .kv_heads = kv_heads, .rotary = rotary};
+  return {
+      .width = width, .heads = 8, .kv_heads = kv_heads, .rope = rotary ? std::optional(nn::Rotary{}) : std::nullopt};
 }
 
 /// The parameters of a layer on one rank by name, as pointers to f64; null if there is none of that name.
@@ -118,8 +119,8 @@ std::vector<double> attention_by_loops(const double* x, const nn::AttentionOptio
   auto q = product(x, o.width, weights("q.weight"), weights("q.bias"), o.width);
   auto k = product(x, o.width, weights("k.weight"), weights("k.bias"), kv_width);
   const auto v = product(x, o.width, weights("v.weight"), weights("v.bias"), kv_width);
-  if (o.rotary) turn(q, o.heads, head_width);
-  if (o.rotary) turn(k, o.kv_heads, head_width);
+  if (o.rope) turn(q, o.heads, head_width);
+  if (o.rope) turn(k, o.kv_heads, head_width);
   std::vector<double> mixed(static_cast<std::size_t>(length * o.width), 0.0);
   for (std::int64_t t = 0; t < length; ++t) {
     const std::int64_t seen = o.causal ? t + 1 : length;
@@ -168,7 +169,10 @@ TEST_CASE("an mlp, plain or gated: its row-parallel bias is added once, and its 
   for (const bool gated : {false, true}) {
     for (const bool bias : {false, true}) {
       const auto mlp = [&](const nn::Build& b) {
-        return std::make_unique<nn::Mlp>(b, nn::MlpOptions{.width = width, .hidden = 40, .bias = bias, .gated = gated});
+        return std::make_unique<nn::Mlp>(
+            b,
+            nn::MlpOptions{
+                .width = width, .hidden = 40, .bias = bias, .gate = gated ? std::optional(Unary::silu) : std::nullopt});
       };
       check_on_meshes(gated ? "gated mlp" : "mlp", mlp, {"tp=2", "tp=4"});
     }
@@ -178,7 +182,7 @@ TEST_CASE("an mlp, plain or gated: its row-parallel bias is added once, and its 
 TEST_CASE("a gated mlp is down(silu(gate x) * up x)") {
   run_mesh("tp=1", [](const MeshPtr& mesh) {
     const nn::Build build(mesh, DType::f64, 3);
-    nn::Mlp mlp(build, {.width = width, .hidden = 24, .gated = true});
+    nn::Mlp mlp(build, {.width = width, .hidden = 24, .gate = Unary::silu});
     randomise(build.parameters(), 0.5);
     const Tensor x = random({1, length, width}, 1);
     const Weights weights(build.parameters());
@@ -259,7 +263,7 @@ TEST_CASE("attention refuses kv heads that cannot be shared, and rotation of an 
                        doctest::Contains("--kv-heads 3 does not divide --heads 4"), Error);
   CHECK_THROWS_WITH_AS(make("tp=2", {.width = 24, .heads = 6, .kv_heads = 3}),
                        doctest::Contains("--kv-heads 3 and tp=2: one must divide the other"), Error);
-  CHECK_THROWS_WITH_AS(make("tp=1", {.width = 12, .heads = 4, .rotary = true}),
+  CHECK_THROWS_WITH_AS(make("tp=1", {.width = 12, .heads = 4, .rope = nn::Rotary{}}),
                        doctest::Contains("a head has 3 features, an odd number"), Error);
 }
 

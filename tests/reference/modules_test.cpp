@@ -85,7 +85,7 @@ TEST_CASE("reference: layers") {
   CHECK(y.shape() == x.shape());
 
   //! [attention_layer]
-  nn::Attention attention(b / "attention", {.width = 8, .heads = 4, .kv_heads = 2, .rotary = true});
+  nn::Attention attention(b / "attention", {.width = 8, .heads = 4, .kv_heads = 2, .rope = nn::Rotary{}});
   const Tensor attended = attention(x);  // [2, 5, 8], causal
   //! [attention_layer]
   CHECK(attended.shape() == x.shape());

@@ -76,8 +76,13 @@ std::string experts_row(const GptConfig& model) {
 
 /// Published models have a vocabulary of subwords. Without --tokenizer a text is read as characters, which a user of a
 /// preset hardly wants: the row then has a warning.
-std::string tokenizer_row(const GptOptions& o, const Tokenizer& tokenizer) {
-  const std::string text = fmt::format("{}, {} ids", tokenizer.name(), thousands(tokenizer.vocab_size()));
+std::string tokenizer_row(const GptOptions& o, const Tokenizer& tokenizer, const std::string& other) {
+  std::string text = fmt::format("{}, {} ids", tokenizer.name(), thousands(tokenizer.vocab_size()));
+  if (!other.empty())
+    text += fmt::format(
+        "\nwarning: it is not the tokenizer of {}: {}; expected that one, as the weights know its ids; drop "
+        "--tokenizer",
+        o.model.init_from, other);
   const bool by_default = o.model.preset != "custom" && o.data.tokenizer == "auto" && tokenizer.name() == "char";
   if (!by_default) return text;
   return text +
@@ -85,6 +90,16 @@ std::string tokenizer_row(const GptOptions& o, const Tokenizer& tokenizer) {
              "\nwarning: {} is trained on single characters, as --tokenizer is not given; expected for this model: "
              "--tokenizer bpe:PATH; for characters, --vocab auto",
              o.model.preset);
+}
+
+/// How `here`, the tokenizer of --tokenizer, differs from that of the model with which training begins; empty: no common
+/// id is another token.
+std::string token_difference(const Tokenizer& here, const Tokenizer& there) {
+  for (std::int32_t id = 0; id < std::min(here.vocab_size(), there.vocab_size()); ++id) {
+    const std::string one = here.decode({{id}}), other = there.decode({{id}});
+    if (one != other) return fmt::format("id {} is {} and not {}", id, in_quotes(one), in_quotes(other));
+  }
+  return {};
 }
 
 /// --init-adapter gives the adapters, so flags cannot change them. Their dropout is training's choice.
@@ -219,6 +234,8 @@ void GptTask::set_usage() {
     const bool adapted = source.config().lora.rank > 0;  // its adapters are trained on, beside the same model
     usage_ = source.usage();
     if (!adapted) usage_.base = std::filesystem::absolute(o_.model.init_from).lexically_normal().string();
+    if (o_.data.tokenizer != "auto" && (source.folder() == nullptr || source.folder()->has_tokenizer()))
+      other_tokenizer_ = token_difference(*corpus_->tokenizer, *source.tokenizer());
   }
   if (!chat_) return;
   usage_.chat_template = chat_->source();
@@ -371,7 +388,7 @@ std::vector<LabelledValue> GptTask::rows() const {
   if (!packed_.empty()) rows.emplace_back("packing", packing_row());
   if (dialogues_) rows.emplace_back("dialogues", describe(dialogues_->train->report()));
   const std::vector<LabelledValue> others = {
-      {"tokenizer", tokenizer_row(o_, *corpus_->tokenizer)},
+      {"tokenizer", tokenizer_row(o_, *corpus_->tokenizer, other_tokenizer_)},
       {"model", model_row(model)},
       {"experts", experts_row(model)},
       {"parameters", parameters_row(model)},

@@ -64,7 +64,8 @@ class GptTask : public Task {
 
   GptOptions o_;
   std::optional<Corpus> corpus_;
-  UsageTexts usage_;  // of the model with which training begins, and of --chat-template
+  UsageTexts usage_;             // of the model with which training begins, and of --chat-template
+  std::string other_tokenizer_;  // how the tokenizer differs from that of this model; empty: it does not
   std::shared_ptr<const DataSource> training_;
   std::unique_ptr<MixtureCounter> counter_;  // of a mixture
   std::vector<double> samples_per_epoch_;    // of each source of the corpus

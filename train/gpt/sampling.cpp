@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -117,7 +118,8 @@ void penalise(std::span<float> logits, std::span<const std::int32_t> prompt, std
   const auto change = [&](std::int32_t id, const auto& f) {
     if (static_cast<std::size_t>(id) >= logits.size()) return;  // of the prompt, and not to be generated
     float& logit = logits[static_cast<std::size_t>(id)];
-    logit = static_cast<float>(f(static_cast<double>(logit)));
+    constexpr double most = std::numeric_limits<float>::max();  // a penalty makes no infinity
+    if (std::isfinite(logit)) logit = static_cast<float>(std::clamp(f(static_cast<double>(logit)), -most, most));
   };
   if (o.repetition_penalty != 1) {
     std::set<std::int32_t> seen(prompt.begin(), prompt.end());

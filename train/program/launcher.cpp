@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <thread>
 
 #include "core/cores.h"
 #include "core/error.h"
@@ -15,6 +17,9 @@
 #include "parallel/comm/process_group.h"
 
 namespace trireme {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 /// The value of the first of these environment variables that is set; null if none is.
@@ -34,6 +39,18 @@ bool surely_launched() {
     return under_mpi_launcher();
   } catch (const Error&) { return false; }
 }
+
+/// A folder inside the job's folder, which the launcher removes at the end of the job; empty without a launcher. Who
+/// creates it is the first. Creation is atomic, and the folder outlives its process, so a rank that starts late still
+/// finds it.
+fs::path report_folder() {
+  const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");
+  if (!surely_launched() || job_folder == nullptr) return {};
+  const char* job = std::getenv("PMIX_NAMESPACE");
+  return fs::path(job_folder) / fmt::format("trireme-report-{}", job == nullptr ? "" : job);
+}
+
+constexpr const char* reported = "reported";  // in it, once the first one has reported
 
 }  // namespace
 
@@ -57,18 +74,28 @@ CorePart core_part(int threads) {
   return {rank * threads, local * threads};
 }
 
-// The first process creates a folder inside the job's folder, which the launcher removes at the end of the job.
-// Creation is atomic, and the folder outlives its process, so a rank that starts late still finds it.
 bool first_to_report() {
   static const bool first = [] {
-    const char* job_folder = std::getenv("PMIX_SERVER_TMPDIR");
-    if (!surely_launched() || job_folder == nullptr) return true;
-    const char* job = std::getenv("PMIX_NAMESPACE");
+    const fs::path folder = report_folder();
     std::error_code job_is_over;
-    return std::filesystem::create_directory(
-        std::filesystem::path(job_folder) / fmt::format("trireme-report-{}", job == nullptr ? "" : job), job_is_over);
+    return folder.empty() || fs::create_directory(folder, job_is_over);
   }();
   return first;
+}
+
+void note_reported() {
+  const fs::path folder = report_folder();
+  std::error_code job_is_over;
+  if (!folder.empty()) fs::create_directory(folder / reported, job_is_over);
+}
+
+void await_report() {
+  using Clock = std::chrono::steady_clock;
+  const fs::path folder = report_folder();
+  const auto patience = Clock::now() + std::chrono::seconds(10);
+  std::error_code job_is_over;
+  while (fs::exists(folder, job_is_over) && !fs::exists(folder / reported, job_is_over) && Clock::now() < patience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
 // Reads /proc/N/stat: "N (name) S parent ...". The name may contain any character.

@@ -25,8 +25,12 @@ struct CorePart {
 CorePart core_part(int threads);
 
 /// True for the first caller among the launcher's processes on this machine, false for all others. The first one
-/// reports a failure that several processes find. Always true without a launcher (or with one that has no job folder).
+/// reports a failure that several processes find, and then calls note_reported(). Always true without a launcher (or
+/// with one that has no job folder).
 bool first_to_report();
+void note_reported();
+/// Of the other processes: returns when the first one has reported, or after ten seconds, as it may have died.
+void await_report();
 
 /// The variable in which a supervisor (train/supervisor/supervisor.h) tells its job how often it was restarted.
 constexpr const char* restarts_variable = "TRIREME_RESTARTS";

@@ -1,14 +1,12 @@
 #include "train/program/program.h"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "core/io.h"
 #include "data/utf8.h"
@@ -103,9 +101,9 @@ std::string fatal_message(const std::exception_ptr& exception) {
 int report(const std::exception_ptr& exception) {
   if (first_to_report()) {
     Screen::of_process().last_words(fatal_message(exception));
+    note_reported();
   } else {
-    // A launcher ends all processes once one has ended. Wait, so that the message is printed first.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    await_report();  // a launcher ends all processes once one has ended
   }
   return static_cast<int>(to_error(exception).code());
 }

@@ -299,9 +299,15 @@ void load_weights(Checkpoint& saved, Model& model, bool adapters) {
   if (!adapters) std::erase_if(parameters, [](const ParameterPtr& p) { return nn::is_adapter(p->name); });
   auto held = checkpoint::held_tensors(whole_weights(parameters), model.buffers(), model.mesh());
   std::vector<std::pair<Tensor, Tensor>> converted;  // from the run's dtype to the model's
+  const auto& all_stored = saved.manifest().tensors;
   for (checkpoint::HeldTensor& tensor : held) {
-    const auto stored = saved.manifest().tensors.find(tensor.name);
-    if (stored == saved.manifest().tensors.end() || stored->second.dtype == tensor.value.dtype()) continue;
+    const auto stored = all_stored.find(tensor.name);
+    if (stored == all_stored.end() || stored->second.dtype == tensor.value.dtype()) continue;
+    if (std::string master = "optimizer.master." + tensor.name;
+        tensor.value.dtype() == DType::f32 && all_stored.contains(master)) {
+      tensor.name = std::move(master);  // a 16-bit weight is this one rounded
+      continue;
+    }
     const Tensor read = Tensor::empty(tensor.value.shape(), stored->second.dtype, tensor.value.device());
     converted.emplace_back(read, std::exchange(tensor.value, read));
   }
