@@ -8,9 +8,9 @@ class Library:
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
-        self.lib.trireme_error.restype = self.lib.trireme_ladder_name.restype = ctypes.c_char_p
-        self.lib.trireme_memory_ladder.restype = ctypes.c_char_p
-        self.lib.trireme_ladder_limit.restype = self.lib.trireme_memory_flops.restype = ctypes.c_double
+        self.lib.trireme_error.restype = ctypes.c_char_p
+        self.lib.trireme_ladder_name.restype = self.lib.trireme_ladder_level.restype = ctypes.c_char_p
+        self.lib.trireme_ladder_flops.restype = self.lib.trireme_ladder_bytes.restype = ctypes.c_double
 
     def __call__(self, name, *arguments):
         converted = [ctypes.c_float(a) if isinstance(a, float) else ctypes.c_void_p(a.value) if isinstance(a, Pointer)
@@ -18,34 +18,22 @@ class Library:
         if getattr(self.lib, "trireme_" + name)(*converted) != 0:
             raise RuntimeError(self.lib.trireme_error().decode())
 
+    def ladders(self):
+        """(number, name, names of the levels, {"flops" or "moved": what the last level does}) of each ladder of
+        examples/cuda_lab."""
+        for ladder, name in enumerate(self._texts(self.lib.trireme_ladder_name)):
+            flops, moved = self.lib.trireme_ladder_flops(ladder), self.lib.trireme_ladder_bytes(ladder)
+            levels = self._texts(lambda level, ladder=ladder: self.lib.trireme_ladder_level(ladder, level))
+            yield ladder, name, levels, {"flops": flops} if flops else {"moved": moved}
 
-    def ladder(self, attention):
-        """The names of the levels of one of the ladders of examples/cuda_lab."""
-        names = (self.lib.trireme_ladder_name(attention, level) for level in itertools.count())
-        return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)]
+    @staticmethod
+    def _texts(of):
+        return [text.decode() for text in itertools.takewhile(lambda text: text is not None, map(of, itertools.count()))]
 
-    def ladder_limit(self, level):
-        return self.lib.trireme_ladder_limit(level)
-
-    def memory_ladders(self):
-        """(number, name, FLOPs, levels) of each ladder that makes its own problems: of memory-bound kernels, which
-        have 0 FLOPs, and of a few products. A level is (name, megabytes, least microseconds, forecast)."""
-        names = map(self.lib.trireme_memory_ladder, itertools.count())
-        names = enumerate(itertools.takewhile(lambda name: name is not None, names))
-        return [(ladder, name.decode(), self.lib.trireme_memory_flops(ladder), list(self._memory_levels(ladder)))
-                for ladder, name in names]
-
-    def _memory_levels(self, ladder):
-        name, numbers = ctypes.c_char_p(), [ctypes.c_double() for _ in range(3)]
-        for level in itertools.count():
-            if self.lib.trireme_memory_level(ladder, level, ctypes.byref(name), *map(ctypes.byref, numbers)) != 0:
-                return
-            yield name.value.decode(), *(number.value for number in numbers)
-
-    def memory_error(self, level):
+    def ladder_error(self, level):
         """Error against f64 of the opened ladder's level, relative to the accepted error."""
         error = ctypes.c_double()
-        self("memory_error", level, Pointer(ctypes.addressof(error)))
+        self("ladder_error", level, Pointer(ctypes.addressof(error)))
         return error.value
 
 

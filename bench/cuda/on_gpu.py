@@ -30,8 +30,7 @@ def distance(torch, got, expected):
 
 
 class Gpu(Products, Attention, Memory, Ladders):
-    CASES = ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw", "ladder",
-             "ladder_memory"]
+    CASES = ["copy", "gemm", "grouped", "attention", "backward", "norm", "cross_entropy", "adamw", "ladder"]
 
     def __init__(self, library, journal):
         import torch

@@ -13,7 +13,7 @@ from interface import Pointer, line_of
 class Emulated:
     """Tiny cases in host memory, against plain Python: the interface, the comparison and the table."""
 
-    CASES = ["gemm", "grouped", "attention", "cross_entropy", "ladder", "ladder_memory", "refusal"]
+    CASES = ["gemm", "grouped", "attention", "cross_entropy", "ladder", "refusal"]
 
     def __init__(self, library, journal):
         self.call, self.journal, self.random = library, journal, random.Random(7)
@@ -141,41 +141,13 @@ class Emulated:
         self.case(f"cross-entropy {rows}x{columns}", self.floats(logits), gradients, run)
 
     def ladder(self):
-        n = 16
-        (a, a_bits), (b, b_bits) = self.bf16(n * n), self.bf16(n * n)
-        c = (ctypes.c_float * (n * n))()
-        where = [Pointer(ctypes.addressof(t)) for t in (a_bits, b_bits, c)]
-        expected = [sum(a[i * n + l] * b[l * n + j] for l in range(n)) for i in range(n) for j in range(n)]
-        for level, name in enumerate(self.call.ladder(0)):
-            def run(level=level):
-                self.call("ladder_gemm", level, n, *where, Pointer(0))
-
-            run()
-            assert self.call.ladder_limit(level) > 0
-            self.case(f"ladder, product {n}: {name}", list(c), expected, run)
-        tokens, dim = 12, 64
-        (q, q_bits), (k, k_bits), (v, v_bits) = (self.bf16(tokens * dim) for _ in range(3))
-        out, scores = (ctypes.c_uint16 * (tokens * dim))(), (ctypes.c_float * (tokens * tokens))()
-        where = [Pointer(ctypes.addressof(t)) for t in (q_bits, k_bits, v_bits, out, scores)]
-        expected = []
-        for i in range(tokens):
-            weights = [math.exp(0.125 * sum(q[i * dim + d] * k[j * dim + d] for d in range(dim))) for j in range(tokens)]
-            expected += [sum(w * v[j * dim + d] for j, w in enumerate(weights)) / sum(weights) for d in range(dim)]
-        for level, name in enumerate(self.call.ladder(1)):
-            def attend(level=level):
-                self.call("ladder_attention", level, 1, tokens, 0, 0.125, *where, Pointer(0))
-
-            attend()
-            self.case(f"ladder, attention {tokens}: {name}", self.floats(out), expected, attend)
-
-    def ladder_memory(self):
-        for ladder, name, _, levels in self.call.memory_ladders():
-            self.call("memory_open", ladder, 0)
-            for number, (level, megabytes, bound, forecast) in enumerate(levels):
-                assert megabytes > 0 and forecast > bound > 0
-                self.finish(f"ladder, {name}: {level}", self.call.memory_error(number), 1.0,
-                            lambda number=number: self.call("memory_run", number, Pointer(0)))
-            self.call("memory_open", -1, 0)
+        for ladder, name, levels, needed in self.call.ladders():
+            assert max(needed.values()) > 0
+            self.call("ladder_open", ladder, 0)
+            for number, level in enumerate(levels):
+                self.finish(f"ladder, {name}: {level}", self.call.ladder_error(number), 1.0,
+                            lambda number=number: self.call("ladder_run", number, Pointer(0)))
+            self.call("ladder_open", -1, 0)
 
     def refusal(self):
         try:

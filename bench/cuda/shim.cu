@@ -14,8 +14,6 @@
 #include "cuda/kernels/norm.h"
 #include "cuda/kernels/optimizer.h"
 #include "examples/cuda_lab/array.h"
-#include "examples/cuda_lab/attention/ladder.h"
-#include "examples/cuda_lab/gemm/ladder.h"
 #include "examples/cuda_lab/ladders.h"
 
 namespace {
@@ -72,7 +70,7 @@ float* workspace(std::int64_t floats) {
   return memory->data();
 }
 
-/// The ladder of memory-bound kernels that was opened last, with its arrays in device memory.
+/// The ladder that was opened last, with its arrays in device memory.
 std::unique_ptr<lab::Trial>& opened() {
   static std::unique_ptr<lab::Trial> trial;
   return trial;
@@ -209,78 +207,45 @@ int trireme_adamw(void* weight, void* m, void* v, void* gradient, void* low, int
 
 // ---- the ladders of examples/cuda_lab -------------------------------------------------------------------------------
 
-/// Null after the last level.
-const char* trireme_ladder_name(int attention, int level) {
-  const auto at = static_cast<std::size_t>(level);
-  if (attention != 0) return at < lab::attention_levels().size() ? lab::attention_levels()[at].name : nullptr;
-  return at < lab::gemm_levels().size() ? lab::gemm_levels()[at].name : nullptr;
-}
-
-/// The limit in TFLOP/s of a level of the product's ladder on an H200.
-double trireme_ladder_limit(int level) {
-  return lab::limit_tflops(lab::gemm_levels()[static_cast<std::size_t>(level)].cost);
-}
-
-/// c [n, n] f32 = a b in bf16.
-int trireme_ladder_gemm(int level, int n, void* a, void* b, void* c, void* stream) {
-  return guarded([&] {
-    lab::gemm_levels()[static_cast<std::size_t>(level)].run({n, n, n, as<bf16>(a), as<bf16>(b), as<float>(c)},
-                                                            static_cast<Stream>(stream));
-  });
-}
-
-/// q, k, v, out [heads, tokens, 64] in bf16; scores [heads, tokens, tokens] f32 is scratch.
-int trireme_ladder_attention(int level, int heads, int tokens, int causal, float scale, void* q, void* k, void* v,
-                             void* out, void* scores, void* stream) {
-  return guarded([&] {
-    lab::attention_levels()[static_cast<std::size_t>(level)].run(
-        {heads, tokens, causal != 0, scale, as<bf16>(q), as<bf16>(k), as<bf16>(v), as<bf16>(out), as<float>(scores)},
-        static_cast<Stream>(stream));
-  });
-}
-
-// The other ladders make their own problems: compare.py names a ladder and a level.
+// Each makes its own problem: compare.py names a ladder and a level.
 
 /// Null after the last ladder.
-const char* trireme_memory_ladder(int ladder) {
-  const auto all = lab::ladders<lab::NoArray>();
+const char* trireme_ladder_name(int ladder) {
+  const auto all = lab::ladders<lab::Array>();
   const auto at = static_cast<std::size_t>(ladder);
   return at < all.size() ? all[at].name : nullptr;
 }
 
-/// FLOPs of a ladder of products at GPT-2's sizes; 0 for memory-bound ladders.
-double trireme_memory_flops(int ladder) { return lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)].flops; }
-
-/// The name of a level and its cost at GPT-2's sizes; returns 1, without an error message, after the last.
-int trireme_memory_level(int ladder, int level, const char** name, double* megabytes, double* bound_us,
-                         double* forecast_us) {
-  const auto chosen = lab::ladders<lab::NoArray>()[static_cast<std::size_t>(ladder)];
-  const auto levels = chosen.make(chosen.gpt2)->levels();
+/// Null after the last level.
+const char* trireme_ladder_level(int ladder, int level) {
+  const auto all = lab::ladders<lab::Array>();
+  const auto& levels = all[static_cast<std::size_t>(ladder)].levels;
   const auto at = static_cast<std::size_t>(level);
-  if (at >= levels.size()) return 1;
-  *name = levels[at].name;
-  *megabytes = levels[at].cost.bytes / 1e6;
-  *bound_us = levels[at].cost.least();
-  *forecast_us = levels[at].cost.forecast;
-  return 0;
+  return at < levels.size() ? levels[at].name : nullptr;
 }
 
-/// full: GPT-2's sizes, for timing; otherwise the last of the ragged sizes, for comparison with f64. ladder -1: closes.
-int trireme_memory_open(int ladder, int full) {
+/// What the last level does with the large problem: FLOPs of products, or 0.
+double trireme_ladder_flops(int ladder) { return lab::ladders<lab::Array>()[static_cast<std::size_t>(ladder)].flops; }
+/// The bytes that it moves, or 0.
+double trireme_ladder_bytes(int ladder) { return lab::ladders<lab::Array>()[static_cast<std::size_t>(ladder)].bytes; }
+
+/// large: for timing; otherwise the last of the ragged sizes, for comparison with f64. ladder -1: closes.
+int trireme_ladder_open(int ladder, int large) {
   return guarded([&] {
     opened().reset();  // frees its memory first
     if (ladder < 0) return;
-    const auto chosen = lab::ladders<lab::Array>()[static_cast<std::size_t>(ladder)];
-    opened() = chosen.make(full != 0 ? chosen.gpt2 : chosen.ragged.back());
+    const auto all = lab::ladders<lab::Array>();
+    const auto& chosen = all[static_cast<std::size_t>(ladder)];
+    opened() = chosen.make(large != 0 ? chosen.timed : chosen.ragged.back());
   });
 }
 
-int trireme_memory_run(int level, void* stream) {
+int trireme_ladder_run(int level, void* stream) {
   return guarded([&] { opened()->run(static_cast<std::size_t>(level), static_cast<Stream>(stream)); });
 }
 
 /// Error of a level's result against f64, relative to the accepted error, on a small problem.
-int trireme_memory_error(int level, double* error) {
+int trireme_ladder_error(int level, double* error) {
   return guarded([&] {
     opened()->reset();
     opened()->run(static_cast<std::size_t>(level), nullptr);

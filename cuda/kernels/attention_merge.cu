@@ -1,7 +1,6 @@
 // The kernel that joins attention over two sets of keys; formulas and bytes: cuda/kernels/attention_merge.h. A
 // head of a token takes one lane for eight values, so a warp takes four heads of 64. The work per head, finding
-// its place and its two factors, costs more instructions than its values. Why:
-// examples/cuda_lab/attention_merge.
+// its place and its two factors, costs more instructions than its values.
 #include "cuda/kernels/attention_merge.h"
 
 #include <cmath>

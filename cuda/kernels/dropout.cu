@@ -1,6 +1,6 @@
 // The kernels of dropout; bytes: cuda/kernels/dropout.h. One is for places where a thread's piece of 16 bytes is a run
 // of the whole tensor that begins at a multiple of four: whole Philox blocks. One is for all other places: four
-// elements per thread, each possibly in another block. The first has a third of the instructions (docs/ladder.md).
+// elements per thread, each possibly in another block. The first has a third of the instructions.
 #include "cuda/kernels/dropout.h"
 
 #include <array>

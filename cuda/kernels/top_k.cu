@@ -1,6 +1,6 @@
 // Kernels of top_k; bytes: cuda/kernels/top_k.h. A row takes one lane for eight values, so a warp takes four rows of
-// 64. The values stay in registers, and in each of k rounds the lanes find the largest remaining value. Why:
-// examples/cuda_lab/top_k. A warp takes a row of more than 256 columns, and reads it in each round.
+// 64. The values stay in registers, and in each of k rounds the lanes find the largest remaining value.
+// A warp takes a row of more than 256 columns, and reads it in each round.
 #include "cuda/kernels/top_k.h"
 
 #include "core/error.h"

@@ -76,16 +76,4 @@ class Array {
   mutable std::uint64_t seen_ = 0;  // launches at the last look
 };
 
-/// An array without elements, for trials that only count costs, which follow from sizes.
-template <class T>
-class NoArray {
- public:
-  explicit NoArray(std::size_t) {}
-  T* data() { return nullptr; }
-  std::size_t size() const { return 0; }
-  void set(std::size_t, const T&) {}
-  T value(std::size_t) const { return {}; }
-  double at(std::size_t) const { return 0; }
-};
-
 }  // namespace trireme::cuda::lab

@@ -1,4 +1,4 @@
-// A problem for a ladder of memory-bound kernels: its inputs, the levels that can run on them, and a level's error
+// A problem for a ladder of kernels: its inputs, the levels that can run on them, and a level's error
 // against f64. The tests, cuda_lab and bench/cuda/shim.cu share it; they differ in where arrays lie, and so each has
 // its own Array type. An Array<T> has a constructor from a count, size(), data() for kernels, and for the host set(i,
 // value), value(i) and at(i), the last as double.
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "examples/cuda_lab/memory.h"
+#include "examples/cuda_lab/level.h"
 
 namespace trireme::cuda::lab {
 
@@ -19,16 +19,9 @@ struct Checked {
   double got, expected, accepted;
 };
 
-struct LevelOf {
-  const char* name;
-  const char* idea;
-  MemoryCost cost;  ///< for the trial's sizes
-};
-
 class Trial {
  public:
   virtual ~Trial() = default;
-  virtual std::vector<LevelOf> levels() const = 0;
   /// Restores the initial inputs, and overwrites results with wrong values.
   virtual void reset() = 0;
   virtual void run(std::size_t level, Stream stream) = 0;
@@ -49,19 +42,14 @@ class Trial {
 template <class Problem>
 class TrialOf : public Trial {
  public:
-  std::vector<LevelOf> levels() const override {
-    std::vector<LevelOf> result;
-    for (const auto& level : all_) result.push_back({level.name, level.idea, level.cost(problem())});
-    return result;
-  }
   void run(std::size_t level, Stream stream) override { all_[level].run(problem(), stream); }
 
  protected:
-  explicit TrialOf(std::span<const MemoryLevel<Problem>> all) : all_(all) {}
+  explicit TrialOf(std::span<const Level<Problem>> all) : all_(all) {}
   virtual const Problem& problem() const = 0;
 
  private:
-  std::span<const MemoryLevel<Problem>> all_;
+  std::span<const Level<Problem>> all_;
 };
 
 /// Values in [-1, 1), from seed and position; they repeat, because large arrays would take long.

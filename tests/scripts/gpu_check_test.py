@@ -99,7 +99,7 @@ class Sources(unittest.TestCase):
         self.assertEqual([s for s in every if not os.path.exists(os.path.join(ROOT, s))], [])
         for part in ("cuda/kernels/gemm_sm90.cu", "tests/cuda/gemm_test.cpp"):
             self.assertIn(part, products["gpu_test"])
-        self.assertIn("examples/cuda_lab/memory.cpp", products["lab_test"])
+        self.assertIn("examples/cuda_lab/gemm/1_naive.cu", products["lab_test"])
         self.assertFalse([s for s in products["hopper_test"] if s.startswith("cuda/kernels")])
 
     def test_objects_have_names_of_their_own(self):

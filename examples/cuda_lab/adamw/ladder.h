@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cuda/kernels/optimizer.h"
-#include "examples/cuda_lab/memory.h"
+#include "examples/cuda_lab/level.h"
 
 namespace trireme::cuda::lab::adamw {
 
@@ -40,6 +40,6 @@ void vectors(const Problem& p, Stream stream = nullptr);
 void fused(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
-std::span<const MemoryLevel<Problem>> levels();
+std::span<const Level<Problem>> levels();
 
 }  // namespace trireme::cuda::lab::adamw

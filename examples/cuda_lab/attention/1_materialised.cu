@@ -5,14 +5,14 @@
 // Read next: examples/cuda_lab/attention/2_one_pass.cu.
 #include "examples/cuda_lab/attention/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::attention {
 
 namespace {
 
 constexpr int kThreads = 128;
 
 /// One block per query, threads over the keys.
-__global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant__ Attention p) {
+__global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant__ Problem p) {
   const std::int64_t query = std::int64_t{blockIdx.y} * p.tokens + blockIdx.x;  // of all heads
   const bf16* const q = p.q + query * kHeadDim;
   for (int key = static_cast<int>(threadIdx.x); key < p.tokens; key += kThreads) {
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
 }
 
 /// One block per query: the largest, the sum of exponentials, the quotients.
-__global__ void __launch_bounds__(kThreads) softmax_kernel(const __grid_constant__ Attention p) {
+__global__ void __launch_bounds__(kThreads) softmax_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(float, scratch, 32);
   float* const row = p.scores + (std::int64_t{blockIdx.y} * p.tokens + blockIdx.x) * p.tokens;
   float largest = Max::kNeutral, sum = 0;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(const __grid_constant
 }
 
 /// One block per query, one thread per column of v.
-__global__ void __launch_bounds__(kHeadDim) weighted_sum_kernel(const __grid_constant__ Attention p) {
+__global__ void __launch_bounds__(kHeadDim) weighted_sum_kernel(const __grid_constant__ Problem p) {
   const std::int64_t query = std::int64_t{blockIdx.y} * p.tokens + blockIdx.x;
   const int column = static_cast<int>(threadIdx.x);
   float sum = 0;
@@ -49,11 +49,11 @@ __global__ void __launch_bounds__(kHeadDim) weighted_sum_kernel(const __grid_con
 
 }  // namespace
 
-void materialised(const Attention& p, Stream stream) {
+void materialised(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.tokens), static_cast<unsigned>(p.heads), 1};
   launch({"lab scores", grid, {kThreads, 1, 1}, 0, stream}, &scores_kernel, p);
   launch({"lab softmax", grid, {kThreads, 1, 1}, 0, stream}, &softmax_kernel, p);
   launch({"lab weighted_sum", grid, {kHeadDim, 1, 1}, 0, stream}, &weighted_sum_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::attention

@@ -7,14 +7,14 @@
 // Read next: examples/cuda_lab/attention/3_tiled.cu.
 #include "examples/cuda_lab/attention/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::attention {
 
 namespace {
 
 constexpr int kWarps = 4;
 using Pair = Pack<bf16, 2>;
 
-__global__ void __launch_bounds__(32 * kWarps) one_pass_kernel(const __grid_constant__ Attention p) {
+__global__ void __launch_bounds__(32 * kWarps) one_pass_kernel(const __grid_constant__ Problem p) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int query = static_cast<int>(blockIdx.x) * kWarps + warp;
   if (query >= p.tokens) return;
@@ -41,9 +41,9 @@ __global__ void __launch_bounds__(32 * kWarps) one_pass_kernel(const __grid_cons
 
 }  // namespace
 
-void one_pass(const Attention& p, Stream stream) {
+void one_pass(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.tokens + kWarps - 1) / kWarps, static_cast<unsigned>(p.heads), 1};
   launch({"lab one_pass", grid, {32 * kWarps, 1, 1}, 0, stream}, &one_pass_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::attention

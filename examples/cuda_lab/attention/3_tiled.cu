@@ -10,7 +10,7 @@
 // it adds.
 #include "examples/cuda_lab/attention/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::attention {
 
 namespace {
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void copy_tile(bf16* to, const bf16* from, int start,
   }
 }
 
-__global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__ Attention p) {
+__global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(bf16, k_tile, kKeys * kHeadDim);
   TRIREME_SHARED(bf16, v_tile, kKeys * kHeadDim);
   const std::int64_t head = std::int64_t{blockIdx.y} * p.tokens * kHeadDim;
@@ -76,9 +76,9 @@ __global__ void __launch_bounds__(kThreads) tiled_kernel(const __grid_constant__
 
 }  // namespace
 
-void tiled(const Attention& p, Stream stream) {
+void tiled(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.tokens + kQueries - 1) / kQueries, static_cast<unsigned>(p.heads), 1};
   launch({"lab tiled", grid, {kThreads, 1, 1}, 0, stream}, &tiled_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::attention

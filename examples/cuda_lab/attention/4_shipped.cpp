@@ -8,19 +8,18 @@
 //   192 queries that share keys and values instead of 64, in three groups of four warps (wgmma reads shared memory
 //   itself); a thread that copies whole tiles (TMA) while the others compute;
 //   the products of one tile under the softmax of the next.
-// This file also counts what each level moves.
 // Read next: docs/ladder.md.
 #include <array>
 
 #include "cuda/kernels/attention.h"
 #include "examples/cuda_lab/attention/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::attention {
 
 namespace {
 
 /// Heads become batch entries of one head: [heads, tokens, 1, 64]. The sums' logarithms are not used here.
-AttentionForward<bf16> general(const Attention& p) {
+AttentionForward<bf16> general(const Problem& p) {
   return {.batch = p.heads,
           .heads = 1,
           .kv_heads = 1,
@@ -41,29 +40,21 @@ AttentionForward<bf16> general(const Attention& p) {
 
 }  // namespace
 
-void shipped_attention_sm80(const Attention& p, Stream stream) { attention_forward_sm80(general(p), stream); }
-void shipped_attention_sm90(const Attention& p, Stream stream) { attention_forward_sm90(general(p), stream); }
+void shipped_sm80(const Problem& p, Stream stream) { attention_forward_sm80(general(p), stream); }
+void shipped_sm90(const Problem& p, Stream stream) { attention_forward_sm90(general(p), stream); }
 
 namespace {
 
-// q, k, v and out are 128 bytes per token each.
-constexpr std::array levels = {
-    // Each query reads k and v by itself; L1 helps little, since a block is one query.
-    AttentionLevel{"materialised", "one kernel a step, scores in memory", &materialised,
-                   [](double t) { return 16 * t * t + 2 * 128 * t * t + 2 * 128 * t; }},
-    // Four queries of a block go through the keys side by side.
-    AttentionLevel{"one_pass", "running softmax, no scores in memory", &one_pass,
-                   [](double t) { return 2 * 128 * t * t / 4 + 2 * 128 * t; }},
-    AttentionLevel{"tiled", "64 queries share keys and values", &tiled,
-                   [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
-    AttentionLevel{"attention_sm80", "tensor cores, copies under products", &shipped_attention_sm80,
-                   [](double t) { return 2 * 128 * t * t / 64 + 2 * 128 * t; }},
-    AttentionLevel{"attention_sm90", "192 queries, TMA, wgmma, taking turns", &shipped_attention_sm90,
-                   [](double t) { return 2 * 128 * t * t / 192 + 2 * 128 * t; }},
+constexpr std::array all = {
+    Level<Problem>{"materialised", "one kernel a step, scores in memory", 76.22, &materialised},
+    Level<Problem>{"one_pass", "running softmax, no scores in memory", 15.97, &one_pass},
+    Level<Problem>{"tiled", "64 queries share keys and values", 5.545, &tiled},
+    Level<Problem>{"attention_sm80", "tensor cores, copies under products", 0.4324, &shipped_sm80},
+    Level<Problem>{"attention_sm90", "192 queries, TMA, wgmma, taking turns", 0.1588, &shipped_sm90},
 };
 
 }  // namespace
 
-std::span<const AttentionLevel> attention_levels() { return levels; }
+std::span<const Level<Problem>> levels() { return all; }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::attention

@@ -3,17 +3,14 @@
 // Read next: examples/cuda_lab/attention/1_materialised.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
-#include <cstdint>
-#include <span>
+#include "examples/cuda_lab/level.h"
 
-#include "cuda/device/device.h"
-
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::attention {
 
 constexpr int kHeadDim = 64;
 
 /// q, k, v, out [heads, tokens, 64], dense; cuda/kernels/attention.h has the general one.
-struct Attention {
+struct Problem {
   int heads, tokens;
   bool causal;
   float scale;
@@ -24,20 +21,12 @@ struct Attention {
   float* scores;  ///< [heads, tokens, tokens], scratch of the first level; the last two leave their log-sum-exp there
 };
 
-struct AttentionLevel {
-  const char* name;
-  const char* idea;
-  void (*run)(const Attention&, Stream);
-  /// Bytes from and to memory beyond L1 for a head of T tokens, not causal.
-  double (*bytes)(double tokens);
-};
+void materialised(const Problem& p, Stream stream = nullptr);
+void one_pass(const Problem& p, Stream stream = nullptr);
+void tiled(const Problem& p, Stream stream = nullptr);
+void shipped_sm80(const Problem& p, Stream stream = nullptr);
+void shipped_sm90(const Problem& p, Stream stream = nullptr);
 
-void materialised(const Attention& p, Stream stream = nullptr);
-void one_pass(const Attention& p, Stream stream = nullptr);
-void tiled(const Attention& p, Stream stream = nullptr);
-void shipped_attention_sm80(const Attention& p, Stream stream = nullptr);
-void shipped_attention_sm90(const Attention& p, Stream stream = nullptr);
+std::span<const Level<Problem>> levels();
 
-std::span<const AttentionLevel> attention_levels();
-
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::attention

@@ -5,7 +5,7 @@
 // Read next: examples/cuda_lab/embedding/1_atomics.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
-#include "examples/cuda_lab/memory.h"
+#include "examples/cuda_lab/level.h"
 
 namespace trireme::cuda::lab::embedding {
 
@@ -26,6 +26,6 @@ void block_per_row(const Problem& p, Stream stream = nullptr);
 void sorted(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
-std::span<const MemoryLevel<Problem>> levels();
+std::span<const Level<Problem>> levels();
 
 }  // namespace trireme::cuda::lab::embedding

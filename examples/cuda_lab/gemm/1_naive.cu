@@ -6,11 +6,11 @@
 // Read next: examples/cuda_lab/gemm/2_coalesced.cu.
 #include "examples/cuda_lab/gemm/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::gemm {
 
 namespace {
 
-__global__ void naive_kernel(const __grid_constant__ Product p) {
+__global__ void naive_kernel(const __grid_constant__ Problem p) {
   const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   const int column = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
   if (row >= p.m || column >= p.n) return;
@@ -22,10 +22,10 @@ __global__ void naive_kernel(const __grid_constant__ Product p) {
 
 }  // namespace
 
-void naive(const Product& p, Stream stream) {
+void naive(const Problem& p, Stream stream) {
   const Dim3 block = {32, 8, 1};
   const Dim3 grid = {static_cast<unsigned>(p.m + 31) / 32, static_cast<unsigned>(p.n + 7) / 8, 1};
   launch({"lab naive", grid, block, 0, stream}, &naive_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::gemm

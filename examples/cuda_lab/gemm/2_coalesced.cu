@@ -5,11 +5,11 @@
 // Read next: examples/cuda_lab/gemm/3_shared_tiles.cu.
 #include "examples/cuda_lab/gemm/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::gemm {
 
 namespace {
 
-__global__ void coalesced_kernel(const __grid_constant__ Product p) {
+__global__ void coalesced_kernel(const __grid_constant__ Problem p) {
   const int row = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
   const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (row >= p.m || column >= p.n) return;
@@ -21,10 +21,10 @@ __global__ void coalesced_kernel(const __grid_constant__ Product p) {
 
 }  // namespace
 
-void coalesced(const Product& p, Stream stream) {
+void coalesced(const Problem& p, Stream stream) {
   const Dim3 block = {32, 8, 1};
   const Dim3 grid = {static_cast<unsigned>(p.n + 31) / 32, static_cast<unsigned>(p.m + 7) / 8, 1};
   launch({"lab coalesced", grid, block, 0, stream}, &coalesced_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::gemm

@@ -7,13 +7,13 @@
 // Read next: examples/cuda_lab/gemm/4_register_tiles.cu.
 #include "examples/cuda_lab/gemm/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::gemm {
 
 namespace {
 
 constexpr int kTile = 32;
 
-__global__ void __launch_bounds__(kTile* kTile) shared_tiles_kernel(const __grid_constant__ Product p) {
+__global__ void __launch_bounds__(kTile* kTile) shared_tiles_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(bf16, a_tile, kTile * kTile);  // [row, k]
   TRIREME_SHARED(bf16, b_tile, kTile * kTile);  // [k, column]
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(kTile* kTile) shared_tiles_kernel(const __grid
 
 }  // namespace
 
-void shared_tiles(const Product& p, Stream stream) {
+void shared_tiles(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.n + kTile - 1) / kTile, static_cast<unsigned>(p.m + kTile - 1) / kTile, 1};
   launch({"lab shared_tiles", grid, {kTile, kTile, 1}, 0, stream}, &shared_tiles_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::gemm

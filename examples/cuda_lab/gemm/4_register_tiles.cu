@@ -6,7 +6,7 @@
 // Read next: examples/cuda_lab/gemm/5_pipelined.cu.
 #include "examples/cuda_lab/gemm/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::gemm {
 
 namespace {
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ Eight load_piece(const bf16* from, int row, int colum
   return zeros;
 }
 
-__global__ void __launch_bounds__(kThreads) register_tiles_kernel(const __grid_constant__ Product p) {
+__global__ void __launch_bounds__(kThreads) register_tiles_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(bf16, a_tile, kDepth * kTile);  // [k, row]
   TRIREME_SHARED(bf16, b_tile, kDepth * kTile);  // [k, column]
   const int thread = static_cast<int>(threadIdx.x);
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(kThreads) register_tiles_kernel(const __grid_c
 
 }  // namespace
 
-void register_tiles(const Product& p, Stream stream) {
+void register_tiles(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.n + kTile - 1) / kTile, static_cast<unsigned>(p.m + kTile - 1) / kTile, 1};
   launch({"lab register_tiles", grid, {kThreads, 1, 1}, 0, stream}, &register_tiles_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::gemm

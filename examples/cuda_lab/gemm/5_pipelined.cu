@@ -7,7 +7,7 @@
 // Read next: examples/cuda_lab/gemm/6_tensor_cores.cu.
 #include "examples/cuda_lab/gemm/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::gemm {
 
 namespace {
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void copy_piece(bf16* to, const bf16* from, int row, 
   cp_async_16(to, inside ? from + std::int64_t{row} * columns + column : from, inside ? 16 : 0);
 }
 
-__device__ __forceinline__ void copy_stage(const Product& p, const Stage& stage, int row, int column, int start) {
+__device__ __forceinline__ void copy_stage(const Problem& p, const Stage& stage, int row, int column, int start) {
   const int thread = static_cast<int>(threadIdx.x);
   if (start < p.k) {
     copy_piece(stage.a + thread * 8, p.a, row + thread / 2, start + thread % 2 * 8, p.m, p.k);
@@ -52,7 +52,7 @@ __device__ __forceinline__ void multiply(const Stage& stage, int my_row, int my_
   }
 }
 
-__global__ void __launch_bounds__(kThreads) pipelined_kernel(const __grid_constant__ Product p) {
+__global__ void __launch_bounds__(kThreads) pipelined_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(bf16, a_tiles, 2 * kTile * kDepth);
   TRIREME_SHARED(bf16, b_tiles, 2 * kDepth * kTile);
   const int thread = static_cast<int>(threadIdx.x);
@@ -84,9 +84,9 @@ __global__ void __launch_bounds__(kThreads) pipelined_kernel(const __grid_consta
 
 }  // namespace
 
-void pipelined(const Product& p, Stream stream) {
+void pipelined(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.n + kTile - 1) / kTile, static_cast<unsigned>(p.m + kTile - 1) / kTile, 1};
   launch({"lab pipelined", grid, {kThreads, 1, 1}, 0, stream}, &pipelined_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::gemm

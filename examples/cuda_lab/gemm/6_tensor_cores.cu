@@ -12,7 +12,7 @@
 // Read next: cuda/kernels/gemm_sm80.cu, the kernel in use, and examples/cuda_lab/gemm/7_shipped.cpp on what it adds.
 #include "examples/cuda_lab/gemm/ladder.h"
 
-namespace trireme::cuda::lab {
+namespace trireme::cuda::lab::gemm {
 
 namespace {
 
@@ -30,7 +30,7 @@ __device__ __forceinline__ void copy_piece(bf16* to, const bf16* from, int row, 
   cp_async_16(to, inside ? from + std::int64_t{row} * columns + column : from, inside ? 16 : 0);
 }
 
-__device__ __forceinline__ void copy_stage(const Product& p, const Stage& stage, int row, int column, int start) {
+__device__ __forceinline__ void copy_stage(const Problem& p, const Stage& stage, int row, int column, int start) {
   constexpr int kPiecesA = kDepth / 8, kPiecesB = kTile / 8;  // per row
   if (start < p.k) {
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kPiecesA; i += kThreads) {
@@ -66,7 +66,7 @@ __device__ __forceinline__ void multiply(const Stage& stage, int warp_row, int w
   }
 }
 
-__global__ void __launch_bounds__(kThreads) tensor_cores_kernel(const __grid_constant__ Product p) {
+__global__ void __launch_bounds__(kThreads) tensor_cores_kernel(const __grid_constant__ Problem p) {
   TRIREME_SHARED(bf16, a_tiles, 2 * kTile * kPitchA);
   TRIREME_SHARED(bf16, b_tiles, 2 * kDepth * kPitchB);
   const int row = static_cast<int>(blockIdx.y) * kTile, column = static_cast<int>(blockIdx.x) * kTile;
@@ -100,9 +100,9 @@ __global__ void __launch_bounds__(kThreads) tensor_cores_kernel(const __grid_con
 
 }  // namespace
 
-void tensor_cores(const Product& p, Stream stream) {
+void tensor_cores(const Problem& p, Stream stream) {
   const Dim3 grid = {static_cast<unsigned>(p.n + kTile - 1) / kTile, static_cast<unsigned>(p.m + kTile - 1) / kTile, 1};
   launch({"lab tensor_cores", grid, {kThreads, 1, 1}, 0, stream}, &tensor_cores_kernel, p);
 }
 
-}  // namespace trireme::cuda::lab
+}  // namespace trireme::cuda::lab::gemm

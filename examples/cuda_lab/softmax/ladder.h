@@ -6,7 +6,7 @@
 #pragma once
 
 #include "cuda/kernels/softmax.h"
-#include "examples/cuda_lab/memory.h"
+#include "examples/cuda_lab/level.h"
 
 namespace trireme::cuda::lab::softmax {
 
@@ -26,6 +26,6 @@ void read_once(const Problem& p, Stream stream = nullptr);
 void warp_per_row(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
-std::span<const MemoryLevel<Problem>> levels();
+std::span<const Level<Problem>> levels();
 
 }  // namespace trireme::cuda::lab::softmax

@@ -3,7 +3,7 @@
 // Read next: examples/cuda_lab/transpose/1_naive.cu, then the next levels; docs/ladder.md explains them.
 #pragma once
 
-#include "examples/cuda_lab/memory.h"
+#include "examples/cuda_lab/level.h"
 
 namespace trireme::cuda::lab::transpose {
 
@@ -17,6 +17,6 @@ void naive(const Problem& p, Stream stream = nullptr);
 void tiles(const Problem& p, Stream stream = nullptr);
 void shipped(const Problem& p, Stream stream = nullptr);
 
-std::span<const MemoryLevel<Problem>> levels();
+std::span<const Level<Problem>> levels();
 
 }  // namespace trireme::cuda::lab::transpose
