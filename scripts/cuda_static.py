@@ -9,9 +9,8 @@
   scripts/cuda_static.py --self-test        tests the parsing of ptxas's output on a sample; needs no nvcc
 
 The objects are those that programs link: CMake compiles them (cuda/runtime/CMakeLists.txt; the files are those of
-cuda/kernels), and this script parses nvcc's output and the machine code, which nvdisasm prints (gpu/sass.py); gpu/implied.py
-and gpu/implied_products.py turn counts into times. Writes bench/results/cuda_static.md. The status is 1 if a
-kernel spills registers, or if ptxas warns that it serialises wgmma or ignores setmaxnreg: these cost most of a kernel's
+cuda/kernels), and this script parses nvcc's output and the machine code, which nvdisasm prints (gpu/sass.py). Writes
+bench/results/cuda_static.md. The status is 1 if a kernel spills registers, or if ptxas warns that it serialises wgmma or ignores setmaxnreg: these cost most of a kernel's
 speed. It is also 1 if the machine code has a comparison that ptxas 13.0 gets wrong (gpu/sass.py). Without nvcc it
 prints that and returns 0.
 """
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from gpu import implied, implied_products, limits, sass  # noqa: E402
+from gpu import limits, sass  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPORT = os.path.join(ROOT, "bench", "results", "cuda_static.md")
@@ -51,9 +50,6 @@ class Kernel:
     shared: int
     spills: int
     threads: int = 0
-    path: sass.Path = None  # machine code of its main loop
-    products: sass.Path = None  # and of the loop with products of warp groups
-    around_products: sass.Path = None  # and of the loop around that, if there is one
 
     def blocks(self):
         """Blocks that a multiprocessor can hold, by threads and registers; a warp's registers come in units of 256."""
@@ -112,8 +108,7 @@ def included_by(path, seen):
 
 def fingerprint(version):
     """A hash of all that the report depends on, comments aside: kernels, what they include, and how they are compiled."""
-    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt", "scripts/gpu/sass.py", "scripts/gpu/implied.py",
-             "scripts/gpu/implied_products.py", "scripts/gpu/limits.py", "bench/cuda/cuts.cpp"}
+    files = {"cmake/cuda.cmake", "cuda/runtime/CMakeLists.txt", "scripts/gpu/sass.py", "scripts/gpu/limits.py"}
     for name in os.listdir(os.path.join(ROOT, "cuda", "kernels")):
         if name.endswith(".cu"):
             included_by("cuda/kernels/" + name, files)
@@ -173,19 +168,11 @@ def read_threads(path, kernels):
         kernel.threads = threads.get(kernel.name, 0)
 
 
-def read_code(path, kernels, nvdisasm, with_paths):
-    """From the object's machine code: complaints, and if with_paths, sets the main path of each kernel."""
-    by_name = {(kernel.architecture, kernel.name): kernel for kernel in kernels}
-    complaints = []
-    for cubin in sass.cubins(path):
-        text = sass.listing(nvdisasm, cubin)
-        complaints += [f"{readable(name)} compares a value with the bound that it was cut to, which ptxas gets wrong "
-                       "(cuda/kernels/pieces.h)" for name in sass.wrong_comparisons(text)]
-        for name, function in sass.parse(text).items() if with_paths else ():
-            if kernel := by_name.get((sass.architecture(text), name)):
-                kernel.path = function.main_path()
-                kernel.products, kernel.around_products = [*function.products(), None, None][:2]
-    return complaints
+def wrong_code(path, nvdisasm):
+    """Complaints about the object's machine code."""
+    return [f"{readable(name)} compares a value with the bound that it was cut to, which ptxas gets wrong "
+            "(cuda/kernels/pieces.h)"
+            for cubin in sass.cubins(path) for name in sass.wrong_comparisons(sass.listing(nvdisasm, cubin))]
 
 
 def compile_kernels(folder, only, jobs, nvdisasm):
@@ -199,9 +186,7 @@ def compile_kernels(folder, only, jobs, nvdisasm):
         if os.path.exists(os.path.join(ROOT, folder, path)):
             read_threads(os.path.join(ROOT, folder, path), kernels)
             complaints += [f"{file}: {k.name} states no __launch_bounds__" for k in kernels if k.threads == 0]
-            with_paths = file in implied.files() | implied_products.files()
-            complaints += [f"{file}: {complaint}" for complaint in
-                           read_code(os.path.join(ROOT, folder, path), kernels, nvdisasm, with_paths)]
+            complaints += [f"{file}: {said}" for said in wrong_code(os.path.join(ROOT, folder, path), nvdisasm)]
         else:
             complaints.append(f"{file} does not compile: {text[-1500:]}")
         all_kernels += kernels
@@ -307,10 +292,6 @@ def report(version, made_from, kernels):
         "| kernel | work | GFLOP | MB | least time, us | bound by |",
         "|---|---|---:|---:|---:|---|",
         *roofline_rows(),
-        "",
-        *implied.lines(kernels),
-        "",
-        *implied_products.lines(kernels),
     ]
     return "\n".join(lines) + "\n"
 
@@ -332,26 +313,6 @@ ptxas info    : (C7508) setmaxnreg is ignored; unable to determine register coun
               kernels["sm_90a", "_Z6spillsv"].spills == 20, len(complaints) == 3,
               any("serialized" in c for c in complaints), any("setmaxnreg" in c for c in complaints),
               any("spills 20 bytes" in c for c in complaints)]
-    # A loop whose vector way has three instructions more than its ragged one, and an end that is loaded once.
-    code = """.text.f:
-        /*0000*/                   LDG.E R9, desc[UR4][R2.64] ;
-.L_x_0:
-        /*0010*/              @!P0 BRA `(.L_x_1) ;
-        /*0020*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
-        /*0030*/                   MUFU.EX2 R4, R4 ;
-        /*0040*/                   FADD R4, R4, R9 ;
-        /*0050*/                   STG.E.128 desc[UR4][R2.64], R4 ;
-        /*0060*/                   BRA `(.L_x_2) ;
-.L_x_1:
-        /*0070*/                   LDG.E R4, desc[UR4][R2.64] ;
-        /*0080*/                   STG.E desc[UR4][R2.64], R4 ;
-.L_x_2:
-        /*0090*/               @P1 BRA `(.L_x_0) ;
-        /*00a0*/                   EXIT ;
-"""
-    path = sass.parse(code)["f"].main_path()
-    addresses = [i.address for i in path.instructions]
-    checks += [addresses == [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x90], path.wide("LDG") == 16, path.count("MUFU") == 1]
     bounds = """.text.wrong:
         /*06d0*/                   VIMNMX.RELU R9, P0, P0, R8, 0x4, PT ;
 .text.right:

@@ -55,7 +55,6 @@ def collect(place, gpu, stages, earlier=()):
 def write(report, base):
     save_json(base + ".json", report)
     save_text(base + ".md", markdown(report))
-    return base + ".md"
 
 
 def name_of(report):
