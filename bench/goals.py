@@ -222,16 +222,16 @@ TELLING = {"GPT-2 124M step, f32, B=4 T=256", "GPT-2 124M step, f32, B=4 T=256: 
 
 
 def summary(results):
-    """A few rows of the table, without ranges, for the README."""
+    """A few rows of the table for the README, without ranges and goals."""
     first = groups(results["contests"])[0]
     m = first["machine"]
     lines = [f"{m['cpu']}, {m['cores']} cores, {m['threads']} thread{'s' if m['threads'] > 1 else ''}, "
              f"{' to '.join(sorted(first['dates']))}, commit {first['commit']}:", "",
-             "| what | goal | Trireme | peer | ratio | of the limit | goal met |", "|---|---|---|---|---|---|---|"]
+             "| what | Trireme | peer | ratio | of the limit |", "|---|---|---|---|---|"]
     for r in results["rows"]:
         if r["what"] in TELLING:
             compared = f"{r['ratio']:.2f}" if "ratio" in r else ""
-            cells = (r["what"], r["goal"], r["ours"], r["peer"], compared, share(r), met(r))
+            cells = (r["what"], r["ours"], r["peer"], compared, share(r))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
