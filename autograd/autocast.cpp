@@ -25,7 +25,7 @@ thread_local AutocastState* active = nullptr;  // of the thread that records: a 
 /// can go through it.
 struct CastOfLeaf : Op {
   static constexpr const char* name = "cast";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   static constexpr bool saves_nothing = true;
   DType to = DType::f32, from = DType::f32;
   Tensor forward(const Tensor& x) {

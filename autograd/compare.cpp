@@ -37,7 +37,7 @@ Tensor choose(const Tensor& mask, const Tensor& a, const Tensor& b, const char* 
 /// y = mask ? a : b;  da = mask ? dy : 0, db = mask ? 0 : dy
 struct Where : Op {
   static constexpr const char* name = "where";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Tensor mask;
   Shape shape_a, shape_b;
   Tensor forward(const Tensor& a, const Tensor& b) {
@@ -56,7 +56,7 @@ struct Where : Op {
 template <Binary op>
 struct Extreme : Op {
   static constexpr const char* name = op == Binary::maximum ? "maximum" : "minimum";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Tensor a, b;
   Tensor forward(const Tensor& left, const Tensor& right) {
     a = left;
@@ -79,7 +79,7 @@ struct Extreme : Op {
 /// y = min(max(x, low), high);  dx = dy where low < x < high, else 0
 struct Clamp : Op {
   static constexpr const char* name = "clamp";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   double low = 0, high = 0;
   Tensor x;
   Tensor forward(const Tensor& input) {
@@ -115,7 +115,7 @@ Tensor powered(const Tensor& x, double exponent) {
 /// y = x^p;  dx = p x^(p - 1) dy, and 0 if p is 0
 struct Power : Op {
   static constexpr const char* name = "pow";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   double exponent = 1;
   Tensor x;
   Tensor forward(const Tensor& input) {

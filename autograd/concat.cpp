@@ -13,7 +13,7 @@ namespace {
 /// y = [x0, x1, ...] along dim;  dx0, dx1, ... = the parts of dy
 struct Concat : Op {
   static constexpr const char* name = "concat";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   std::vector<std::int64_t> lengths;
   Tensor forward(const std::vector<Tensor>& parts) {

@@ -34,7 +34,7 @@ Tensor scaled(const Tensor& x, double factor) {
 /// y = a + b;  da = dy, db = dy
 struct Add : Op {
   static constexpr const char* name = "add";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Shape shape_a, shape_b;
   Tensor forward(const Tensor& a, const Tensor& b) {
     shape_a = a.shape();
@@ -50,7 +50,7 @@ struct Add : Op {
 /// y = a - b;  da = dy, db = -dy
 struct Subtract : Op {
   static constexpr const char* name = "subtract";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Shape shape_a, shape_b;
   Tensor forward(const Tensor& a, const Tensor& b) {
     shape_a = a.shape();
@@ -66,7 +66,7 @@ struct Subtract : Op {
 /// y = a b;  da = dy b, db = dy a
 struct Multiply : Op {
   static constexpr const char* name = "multiply";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Tensor a, b;
   Tensor forward(const Tensor& left, const Tensor& right) {
     a = left;
@@ -85,7 +85,7 @@ struct Multiply : Op {
 /// y = a / b;  da = dy / b, db = -dy a / b^2
 struct Divide : Op {
   static constexpr const char* name = "divide";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Tensor a, b;
   Tensor forward(const Tensor& left, const Tensor& right) {
     a = left;
@@ -111,7 +111,7 @@ struct Divide : Op {
 /// y = factor x;  dx = factor dy
 struct Scale : Op {
   static constexpr const char* name = "scale";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   double factor = 1;
   Tensor forward(const Tensor& x) const { return scaled(x, factor); }
   Gradients backward(const Tensor& dy) const { return {scaled(dy, factor)}; }
@@ -120,7 +120,7 @@ struct Scale : Op {
 /// y = x + value;  dx = dy
 struct AddScalar : Op {
   static constexpr const char* name = "add_scalar";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   double value = 0;
   Tensor forward(const Tensor& x) const {
     return binary(Binary::add, x, Tensor::full({}, value, x.dtype(), x.device()), name);
@@ -131,7 +131,7 @@ struct AddScalar : Op {
 /// y = f(x);  dx = f'(x) dy
 struct ApplyUnary : Op {
   static constexpr const char* name = "unary";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Unary op = Unary::negate;
   Tensor x;
   Tensor forward(const Tensor& input) {
@@ -154,7 +154,7 @@ struct ApplyUnary : Op {
 /// y = x in another dtype;  dx = dy in x's
 struct Cast : Op {
   static constexpr const char* name = "cast";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   DType to = DType::f32, from = DType::f32;
   Tensor forward(const Tensor& x) {
     from = x.dtype();

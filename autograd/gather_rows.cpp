@@ -11,7 +11,7 @@ namespace {
 /// their order. The same kernels as an embedding, with an activation instead of the table.
 struct GatherRows : Op {
   static constexpr const char* name = "gather_rows";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Tensor index;  // [S]
   Shape from;
   DType dtype = DType::f32;

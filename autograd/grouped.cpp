@@ -77,7 +77,7 @@ struct GroupedLinear : Op {
                          const Shape& groups, const Shape& shape) {
     if (leaf.sum().defined() && leaf.sum().contiguous()) {
       Tensor sum = view::reshape(leaf.sum(), groups);  // [G, out, in]
-      kernels(dy.device()).grouped_gemm_tn(dy, x, starts, leaf.take_beta() != 0, sum);
+      kernels(dy.device()).grouped_gemm_tn(dy, x, starts, leaf.consume_beta() != 0, sum);
     } else {
       leaf.accumulate(weight_gradient(dy, x, starts, groups, shape, leaf.gradient_dtype()));
     }

@@ -16,7 +16,7 @@ void accumulate(Leaf& leaf, const Tensor& x, const Tensor& dy, const Shape& shap
   if (!leaf.sum().defined() || !leaf.sum().contiguous())
     return leaf.accumulate(product(x, dy, shape, leaf.gradient_dtype(), row_sums));
   Tensor sum = view::reshape(leaf.sum(), {dy.size(1), x.size(1)});
-  kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.beta = leaf.take_beta(), .row_sums = row_sums});
+  kernels(dy.device()).gemm(view::transpose(dy, 0, 1), x, sum, {.beta = leaf.consume_beta(), .row_sums = row_sums});
 }
 
 Tensor bias_gradient(const Op& op, int input, const Tensor& dy) {

@@ -46,7 +46,7 @@ Gradients Leaf::backward(const Tensor& gradient, bool /*retain*/) {
 void Leaf::accumulate(Tensor gradient) {
   if (!sum().defined()) {
     const MemoryScope scope(MemoryCategory::gradients);
-    if (wide() && gradient.dtype() != gradient_dtype()) {
+    if (in_f32() && gradient.dtype() != gradient_dtype()) {
       grad_ = cast(gradient, gradient_dtype());
     } else if (gradient.sole_owner() && gradient.fills_storage()) {
       grad_ = std::move(gradient);
@@ -58,12 +58,12 @@ void Leaf::accumulate(Tensor gradient) {
   }
   require(grad_.shape() == gradient.shape(), "backward", "a leaf of shape {} received a gradient of shape {}",
           grad_.shape(), gradient.shape());
-  if (take_beta() == 0)
+  if (consume_beta() == 0)
     return kernels(grad_.device()).copy(gradient, grad_);  // and not 0 * grad_, which is NaN if grad_ is NaN
   kernels(grad_.device()).axpby(1.0, contiguous(gradient), 1.0, grad_);
 }
 
-void Leaf::settle() {
+void Leaf::write_zero() {
   if (std::exchange(stale_, false)) kernels(grad_.device()).fill(grad_, 0);
 }
 

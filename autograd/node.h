@@ -4,9 +4,9 @@
 // a sequence number that grows in program order; the engine (autograd/engine.h) runs them from the newest to the
 // oldest, so backward visits operations, and therefore starts collectives, in the exact reverse order of forward.
 //
-// A gradient has its tensor's dtype, with one exception: a *wide* gradient is kept in f32 although the tensor has 16
-// bits. The gradients of parameters are wide, and those of tensors that slices, reshapes, sums and elementwise
-// operations compute from parameters alone (`keeps_wide` in autograd/op.h). Such a gradient is a sum over all rows of a
+// A gradient has its tensor's dtype, with one exception: some are kept in f32 although the tensor has 16 bits. These are
+// the gradients of parameters, and of tensors that slices, reshapes, sums and elementwise operations compute from
+// parameters alone (`keeps_f32` in autograd/op.h). Such a gradient is a sum over all rows of a
 // batch. In f16 the number of rows in a micro-batch would decide whether that sum overflows and the step is skipped.
 // The gradients of activations keep 16 bits: a row's gradient is the same in any batch.
 // Read next: autograd/op.h (how an operation gets onto the tape), then autograd/engine.cpp.
@@ -52,10 +52,10 @@ class Node {
   /// Recomputes the output from what is saved. Throws ExitCode::internal if cheap_to_repeat() is false.
   virtual Tensor repeat() const;
 
-  /// Whether the gradient is wide: see above.
-  virtual bool wide() const = 0;
-  /// The gradient's dtype: the tensor's, or f32 if the gradient is wide (f64 for f64).
-  DType gradient_dtype() const { return wide() ? accumulate_dtype(dtype_) : dtype_; }
+  /// Whether the gradient is kept in f32 (f64 for f64) whatever the tensor's dtype: see above.
+  virtual bool in_f32() const = 0;
+  /// The gradient's dtype.
+  DType gradient_dtype() const { return in_f32() ? accumulate_dtype(dtype_) : dtype_; }
 
   /// The shape of the tensor, and of its gradient; empty for a node that was not made by recording or require_grad().
   const std::optional<Shape>& shape() const { return shape_; }
@@ -95,7 +95,7 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   /// The gradient so far; undefined before the first. A parameter sets an f32 tensor of zeros here (a view into a
   /// communication bucket), and gradients of any floating dtype are added to it in f32.
   Tensor& grad() {
-    settle();
+    write_zero();
     return sum();
   }
   /// f32, or the tensor's dtype; it collects gradients from here on.
@@ -104,19 +104,19 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
     stale_ = false;
   }
   /// From here on the gradient counts as zero, although its elements are unchanged: the next contribution overwrites
-  /// them, which saves two passes over memory. settle() writes the zeros if nothing was added; grad() calls it.
-  void restart() { stale_ = grad_.defined(); }
-  /// Writes the zeros that restart() has promised, if nothing was added since.
-  void settle();
-  /// For operations that add to the gradient themselves. sum(): the tensor to add to, possibly undefined. take_beta():
-  /// the factor for its present elements, 0 after restart(), else 1. A caller that takes beta must write every element
+  /// them, which saves two passes over memory. write_zero() writes the zeros if nothing was added; grad() calls it.
+  void mark_zero() { stale_ = grad_.defined(); }
+  /// Writes the zeros that mark_zero() has promised, if nothing was added since.
+  void write_zero();
+  /// For operations that add to the gradient themselves. sum(): the tensor to add to, possibly undefined. consume_beta():
+  /// the factor for its present elements, 0 after mark_zero(), else 1. A caller that takes beta must write every element
   /// immediately.
   Tensor& sum() {
     if (!grad_.defined() && source_) source_();
     return grad_;
   }
   /// The factor for the present elements of sum(); see sum().
-  double take_beta() { return std::exchange(stale_, false) ? 0 : 1; }
+  double consume_beta() { return std::exchange(stale_, false) ? 0 : 1; }
   /// `source` is called when the gradient is needed but undefined, and must set it: for gradients that have memory only
   /// while something is added to them.
   void set_grad_source(std::function<void()> source) { source_ = std::move(source); }
@@ -129,13 +129,13 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   void run_hooks_after(int count) { backwards_per_hook_ = count; }
   void run_hooks();  ///< to be called when a backward has added all of its contributions
 
-  /// Whether it is a parameter: its gradient is wide, and may be deferred inside DeferWeightGradients. The input of a
+  /// Whether it is a parameter: its gradient is kept in f32, and may be deferred inside DeferWeightGradients. The input of a
   /// stage is a leaf too, but its gradient is neither.
   bool is_parameter() const { return is_parameter_; }
-  /// Its gradient is wide from here on.
+  /// Its gradient is kept in f32 from here on.
   void set_parameter() { is_parameter_ = true; }
-  /// Also true if set_grad() was given a wide tensor.
-  bool wide() const override { return is_parameter_ || (grad_.defined() && size_of(grad_.dtype()) >= sizeof(float)); }
+  /// Also true if set_grad() was given a tensor in f32.
+  bool in_f32() const override { return is_parameter_ || (grad_.defined() && size_of(grad_.dtype()) >= sizeof(float)); }
 
  private:
   Tensor grad_;

@@ -20,8 +20,8 @@
 // repeat() const`: see SavedInput.
 //
 // An operation that sums rows into the gradient of input i returns it in gradient_dtype(i, ..), which is f32 for a
-// parameter: see "wide" in autograd/node.h. An operation with `static constexpr bool keeps_wide = true` passes this on:
-// its output is wide if its inputs are, and its backward must then take a dy in f32, although forward had another
+// parameter: see autograd/node.h. An operation with `static constexpr bool keeps_f32 = true` passes this on:
+// the gradient of its output is f32 if those of its inputs are, and its backward must then take a dy in f32, although forward had another
 // dtype.
 // Read next: autograd/ops.h.
 #pragma once
@@ -42,12 +42,12 @@ struct Op {
   /// Bit i: input i needs a gradient. Set before forward; backward may skip the others.
   std::uint32_t needed = 0;
   bool needs(int input) const { return (needed >> input & 1U) != 0; }  ///< whether input `input` needs a gradient
-  /// Bit i: the gradient of input i is wide (autograd/node.h). Set before forward.
-  std::uint32_t wide_inputs = 0;
-  /// Whether the gradient of input `input` is wide.
-  bool wide(int input) const { return (wide_inputs >> input & 1U) != 0; }
+  /// Bit i: the gradient of input i is f32 (autograd/node.h). Set before forward.
+  std::uint32_t f32_inputs = 0;
+  /// Whether the gradient of input `input` is f32.
+  bool in_f32(int input) const { return (f32_inputs >> input & 1U) != 0; }
   /// The dtype in which backward makes the gradient of an input of this dtype.
-  DType gradient_dtype(int input, DType dtype) const { return wide(input) ? accumulate_dtype(dtype) : dtype; }
+  DType gradient_dtype(int input, DType dtype) const { return in_f32(input) ? accumulate_dtype(dtype) : dtype; }
 
   /// The inputs' leaves (null for an input that is not a leaf). With them, the product that computes a weight gradient
   /// can add it to the leaf itself, through add_weight_gradient() (autograd/deferred.h). An operation that does so
@@ -88,10 +88,10 @@ class OpNode final : public Node {
  public:
   OpNode(O op, DType dtype)
       : Node(O::name, dtype),
-        wide_(keeps_wide && (op.needed & ~op.wide_inputs) == 0),
+        in_f32_(keeps_f32 && (op.needed & ~op.f32_inputs) == 0),
         op_(std::make_shared<O>(std::move(op))) {}
   ~OpNode() override { drop(std::move(op_)); }
-  bool wide() const override { return wide_; }
+  bool in_f32() const override { return in_f32_; }
   Gradients backward(const Tensor& gradient, bool retain) override {
     require_not_released();
     op_->saved.check(O::name, retain);
@@ -130,11 +130,11 @@ class OpNode final : public Node {
             backward_line().file, backward_line().line);
   }
 
-  static constexpr bool keeps_wide = [] {
-    if constexpr (requires { O::keeps_wide; }) return O::keeps_wide;
+  static constexpr bool keeps_f32 = [] {
+    if constexpr (requires { O::keeps_f32; }) return O::keeps_f32;
     return false;
   }();
-  bool wide_;
+  bool in_f32_;
   std::shared_ptr<O> op_;
 };
 
@@ -170,7 +170,7 @@ Tensor apply(O op, const Inputs&... inputs) {
     return output;
   }
   bit = 0;
-  ((op.wide_inputs |= static_cast<std::uint32_t>(inputs.requires_grad() && inputs.node()->wide()) << bit++), ...);
+  ((op.f32_inputs |= static_cast<std::uint32_t>(inputs.requires_grad() && inputs.node()->in_f32()) << bit++), ...);
   (op.leaves.push_back(leaf_of(inputs)), ...);
   if (RepeatCheapInputs::active()) (op.producers.push_back(inputs.node()), ...);
   const std::array<std::int64_t, sizeof...(inputs)> owners = {inputs.owners()...};
@@ -194,16 +194,16 @@ Tensor apply(O op, const Inputs&... inputs) {
 template <class O>
 Tensor apply_to_list(O op, const std::vector<Tensor>& inputs) {
   const auto recorded = [on = grad_enabled()](const Tensor& x) { return on && x.requires_grad(); };
-  bool any = false, all_wide = true;
+  bool any = false, all_f32 = true;
   std::vector<Tensor> values;
   values.reserve(inputs.size());
   for (const Tensor& x : inputs) {
     any |= recorded(x);
-    all_wide &= !recorded(x) || x.node()->wide();
+    all_f32 &= !recorded(x) || x.node()->in_f32();
     values.push_back(x.detach());
   }
   op.needed = any ? 1 : 0;
-  op.wide_inputs = any && all_wide ? 1 : 0;
+  op.f32_inputs = any && all_f32 ? 1 : 0;
   Tensor output;
   {
     const NoGrad guard;

@@ -35,7 +35,7 @@ struct Parts {
 /// y = x;  dx = dy, with zeros for the parts that did not write theirs
 struct Whole : Op {
   static constexpr const char* name = "parts";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   std::shared_ptr<Parts> parts;
   Tensor forward(const Tensor& x) const { return x; }
   Gradients backward(const Tensor& dy) const {
@@ -53,7 +53,7 @@ struct Whole : Op {
 /// y = part `index` of x;  dx there = dy
 struct Part : Op {
   static constexpr const char* name = "part";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   std::shared_ptr<Parts> parts;
   std::size_t index = 0;
   Tensor forward(const Tensor& x) const { return parts->part_of(x, index); }

@@ -22,7 +22,7 @@ struct Recompute : Op {
   Gradients backward(const Tensor& dy) const {
     Tensor again = x.detach();
     require_grad(again);
-    if (wide(0)) add_in_f32(*leaf_of(again));
+    if (in_f32(0)) add_in_f32(*leaf_of(again));
     {
       const EnableGrad guard;
       const Tensor y = forward_again(again);
@@ -34,10 +34,10 @@ struct Recompute : Op {
     }
     return {grad(again)};
   }
-  // Without recomputation, contributions to a wide gradient are added without rounding them to 16 bits.
+  // Without recomputation, contributions to a gradient in f32 are added without rounding them to 16 bits.
   void add_in_f32(Leaf& leaf) const {
     leaf.set_grad(Tensor::empty(x.shape(), accumulate_dtype(x.dtype()), x.device()));
-    leaf.restart();
+    leaf.mark_zero();
   }
   Tensor forward_again(const Tensor& again) const {
     const Autocast as_called(products);

@@ -14,7 +14,7 @@ namespace {
 /// y = sum of x over the dims where `kept` has extent 1;  dx = dy repeated
 struct Sum : Op {
   static constexpr const char* name = "sum";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Shape kept, from;
   Tensor forward(const Tensor& x) {
     from = x.shape();
@@ -59,7 +59,7 @@ struct Extremum : Op {
 /// y[i] = sum of x[j] over j <= i along dim;  dx[j] = sum of dy[i] over i >= j
 struct Cumsum : Op {
   static constexpr const char* name = "cumsum";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   Tensor run(const Tensor& x, bool reverse) const {
     std::int64_t before = 1, after = 1;

@@ -14,7 +14,7 @@ namespace {
 /// y = x in another shape;  dx = dy in x's
 struct Reshape : Op {
   static constexpr const char* name = "reshape";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Shape to, from;
   Tensor forward(const Tensor& x) {
     from = x.shape();
@@ -26,7 +26,7 @@ struct Reshape : Op {
 /// y = x with dims a and b exchanged;  dx = dy exchanged back
 struct Transpose : Op {
   static constexpr const char* name = "transpose";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int a = 0, b = 1;
   Tensor forward(const Tensor& x) const { return view::transpose(x, a, b); }
   Gradients backward(const Tensor& dy) const { return {view::transpose(dy, a, b)}; }
@@ -35,7 +35,7 @@ struct Transpose : Op {
 /// y = x[start : start + length] along dim;  dx = dy there, 0 elsewhere
 struct Slice : Op {
   static constexpr const char* name = "slice";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   std::int64_t start = 0, length = 0;
   Shape from;
@@ -54,7 +54,7 @@ struct Slice : Op {
 /// y = x repeated along dims of extent 1;  dx = sum of dy over them
 struct Expand : Op {
   static constexpr const char* name = "expand";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Shape to, from;
   Tensor forward(const Tensor& x) {
     from = x.shape();
@@ -66,7 +66,7 @@ struct Expand : Op {
 /// y = x with its dims in another order: dim i is dim order[i] of x;  dx = dy with its dims back in their order
 struct Permute : Op {
   static constexpr const char* name = "permute";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   std::vector<int> order;  // from 0 on
   Tensor forward(const Tensor& x) const { return view::permute(x, order); }
   Gradients backward(const Tensor& dy) const {
@@ -91,7 +91,7 @@ Tensor remove_dim(const Tensor& x, int dim) {
 /// y = x with a dim of size 1 before `dim`;  dx = dy without it
 struct Unsqueeze : Op {
   static constexpr const char* name = "unsqueeze";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   Tensor forward(const Tensor& x) const { return add_dim(x, dim); }
   Gradients backward(const Tensor& dy) const { return {remove_dim(dy, dim)}; }
@@ -100,7 +100,7 @@ struct Unsqueeze : Op {
 /// y = x without a dim of size 1;  dx = dy with it
 struct Squeeze : Op {
   static constexpr const char* name = "squeeze";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   Tensor forward(const Tensor& x) const { return remove_dim(x, dim); }
   Gradients backward(const Tensor& dy) const { return {add_dim(dy, dim)}; }
@@ -109,7 +109,7 @@ struct Squeeze : Op {
 /// y = [value.., x, value..] along dim;  dx = dy in the place of x
 struct Pad : Op {
   static constexpr const char* name = "pad";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   std::int64_t before = 0, after = 0, length = 0;
   double value = 0;
@@ -129,7 +129,7 @@ struct Pad : Op {
 /// y = x with the indices of dim in reverse order;  dx = dy in reverse order
 struct Flip : Op {
   static constexpr const char* name = "flip";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   int dim = 0;
   Tensor reversed(const Tensor& x) const {
     const std::int64_t stride = x.strides()[dim], last = std::max<std::int64_t>(x.size(dim) - 1, 0);

@@ -118,7 +118,7 @@ Gpt::Gpt(const nn::Build& plain, const GptConfig& c, pipeline::StagePlan plan)
     embedding_ = make_tokens("wte", false);
     if (c.positions == PositionEncoding::learned) {
       positions_ = (tables / "wpe")
-                       .parameter("weight", {c.context, c.width}, {.tp = b.beside_residual()},
+                       .parameter("weight", {c.context, c.width}, {.tp = b.per_position_placement()},
                                   nn::Init::normal(init_std), {.decay = true});
     }
     dropout_ = std::make_unique<nn::Dropout>(b / "dropout", c.dropout);

@@ -92,8 +92,8 @@ BatchNorm::BatchNorm(const Build& b, std::int64_t channels, const BatchNormOptio
     : Module(b),
       groups_(groups_of_batch(b)),
       options_(options),
-      weight_(b.parameter("weight", {channels}, {.tp = b.beside_residual()}, Init::ones())),
-      bias_(b.parameter("bias", {channels}, {.tp = b.beside_residual()}, Init::zeros())),
+      weight_(b.parameter("weight", {channels}, {.tp = b.per_position_placement()}, Init::ones())),
+      bias_(b.parameter("bias", {channels}, {.tp = b.per_position_placement()}, Init::zeros())),
       running_mean_(b.buffer("running_mean", {channels}, {}, 0)),
       running_variance_(b.buffer("running_var", {channels}, {}, 1)) {
   if (!(options.momentum >= 0 && options.momentum <= 1))

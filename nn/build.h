@@ -108,7 +108,7 @@ class Build {
   Placement residual() const { return parallelism_.residual(); }
   /// The placement on tp of a parameter that is applied to the residual stream position by position. With T/tp
   /// positions on each rank its gradients are partial sums, so it is R.
-  Placement beside_residual() const { return parallelism_.sequence ? placement::R : placement::I; }
+  Placement per_position_placement() const { return parallelism_.sequence ? placement::R : placement::I; }
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }  ///< where parameters and buffers are, and what is computed with them
   std::uint64_t seed() const { return seed_; }

@@ -23,8 +23,8 @@ Embedding::Embedding(const Build& b, std::int64_t count, std::int64_t width, con
     fail(ExitCode::usage, "embedding", "{}: {} vectors of width {}; expected at least 1 of each", name(), count, width);
   if (padding_ && (*padding_ < 0 || *padding_ >= count))
     fail(ExitCode::usage, "embedding", "{}: a padding of {}; expected an id, 0 to {}", name(), *padding_, count - 1);
-  weight_ =
-      b.parameter("weight", {count, width}, {.tp = b.beside_residual()}, options.weight_init, {.decay = options.decay});
+  weight_ = b.parameter("weight", {count, width}, {.tp = b.per_position_placement()}, options.weight_init,
+                        {.decay = options.decay});
   if (!padding_) return;
   Tensor row = view::select(weight_->local, 0, *padding_);
   kernels(row.device()).fill(row, 0);

@@ -1,7 +1,7 @@
 // Initial values of parameters: a pure function of (seed, name, global element index). So every mesh starts from the
 // same weights, with no broadcast.
 //
-//   weight_ = b.parameter("weight", {out, in}, {.tp = b.beside_residual()}, nn::Init::kaiming_uniform());
+//   weight_ = b.parameter("weight", {out, in}, {.tp = b.per_position_placement()}, nn::Init::kaiming_uniform());
 //   nn::Linear up(b / "up", 64, {256}, nn::Split::out, {.weight_init = nn::Init::xavier_normal()});
 //
 // The names are those of torch.nn.init. fan_in is the number of inputs of one output, fan_out that of outputs of one

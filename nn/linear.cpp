@@ -22,7 +22,7 @@ struct LinearPlacements {
 LinearPlacements placements(const Build& b, Split split, const Shape& out, bool shared) {
   const Placement by_output = shared ? R : S(out.dims() - 1);
   if (split == Split::out) return {by_output, by_output};
-  return {split == Split::in ? S(out.dims()) : b.beside_residual(), b.beside_residual()};
+  return {split == Split::in ? S(out.dims()) : b.per_position_placement(), b.per_position_placement()};
 }
 
 Init initial_weight(const LinearOptions& options, const Shape& out) {

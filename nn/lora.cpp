@@ -21,7 +21,7 @@ struct AdapterPlacements {
 
 /// Where a matrix is whole while its output or its input is cut, the ranks' gradients are parts of a sum: R.
 AdapterPlacements placements(const Build& build, const AdaptedLayer& layer, const Shape& a) {
-  if (layer.split == Split::none) return {build.beside_residual(), build.beside_residual()};
+  if (layer.split == Split::none) return {build.per_position_placement(), build.per_position_placement()};
   if (layer.split == Split::in) return {S(a.dims() - 1), R};
   return {R, layer.shared_parts > 0 ? R : S(layer.out.dims() - 1)};
 }

@@ -27,8 +27,9 @@ LayerNorm::LayerNorm(const Build& b, std::int64_t width, bool bias, double eps, 
     : Module(b),
       eps_(eps),
       zero_centred_(zero_centred),
-      weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::constant(zero_centred ? 0 : 1))) {
-  if (bias) bias_ = b.parameter("bias", {width}, {.tp = b.beside_residual()}, Init::zeros());
+      weight_(
+          b.parameter("weight", {width}, {.tp = b.per_position_placement()}, Init::constant(zero_centred ? 0 : 1))) {
+  if (bias) bias_ = b.parameter("bias", {width}, {.tp = b.per_position_placement()}, Init::zeros());
 }
 
 Tensor LayerNorm::forward(const Tensor& x) {
@@ -39,7 +40,8 @@ RmsNorm::RmsNorm(const Build& b, std::int64_t width, double eps, bool zero_centr
     : Module(b),
       eps_(eps),
       zero_centred_(zero_centred),
-      weight_(b.parameter("weight", {width}, {.tp = b.beside_residual()}, Init::constant(zero_centred ? 0 : 1))) {}
+      weight_(
+          b.parameter("weight", {width}, {.tp = b.per_position_placement()}, Init::constant(zero_centred ? 0 : 1))) {}
 
 Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, gain(weight_->value(), zero_centred_), eps_); }
 

@@ -26,7 +26,7 @@ Moe::Moe(const Build& b, const MoeOptions& o)
   if (o.expert.bias) {
     up_bias_ = widen.parameter("bias", o.expert.gate ? Shape{experts, 2, f} : Shape{experts, f},
                                split(o.expert.gate ? 2 : 1), Init::zeros());
-    // Only one rank may add it inside the sum over tp. So the ranks use it differently: R.
+    // Added on tp rank 0 only, inside the sum over tp, so its gradient is summed: R.
     down_bias_ = narrow.parameter("bias", {experts, d}, {.ep = S(0), .tp = R}, Init::zeros());
   }
   if (o.experts.shared > 0) {

@@ -74,7 +74,7 @@ RecurrentLayers::RecurrentLayers(const Build& b, const RecurrentOptions& o, cons
     for (int direction = 0; direction < o.directions(); ++direction) {
       const std::string end = fmt::format("l{}{}", layer, direction == 1 ? "_reverse" : "");
       const auto make = [&](const char* what, const Shape& shape, bool decay) {
-        return b.parameter(fmt::format("{}_{}", what, end), shape, {.tp = b.beside_residual()},
+        return b.parameter(fmt::format("{}_{}", what, end), shape, {.tp = b.per_position_placement()},
                            Init::uniform(-bound, bound), {.decay = decay});
       };
       const std::int64_t rows = gates * o.hidden;

@@ -34,7 +34,7 @@ Router::Router(const Build& b, std::int64_t width, const ExpertsOptions& options
     : Module(b),
       options_(options),
       parallelism_(b.parallelism()),
-      weight_(b.parameter("weight", {options.count, width}, {.tp = b.beside_residual()}, Init::normal(init_std),
+      weight_(b.parameter("weight", {options.count, width}, {.tp = b.per_position_placement()}, Init::normal(init_std),
                           {.decay = true})),
       routing_(b.routing().add(options.count)) {
   if (options.bias_update == 0) return;

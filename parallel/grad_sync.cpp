@@ -108,7 +108,7 @@ void GradSync::zero_grad() {
       mesh_.where());
   phase_ = Phase::zero;
   for (const Slot& slot : slots_) {
-    slot.parameter->leaf().restart();
+    slot.parameter->leaf().mark_zero();
     slot.parameter->gradient_summed = false;
   }
 }
@@ -134,7 +134,7 @@ void GradSync::launch_next() {
   const CallSite site("sums of gradients");
   Bucket& bucket = buckets_[launched_++];
   bucket.started = Clock::now();
-  for (const std::size_t slot : bucket.slots) slots_[slot].parameter->leaf().settle();
+  for (const std::size_t slot : bucket.slots) slots_[slot].parameter->leaf().write_zero();
   if (!sums_over_data(bucket.axes)) return;
   bucket.over_data =
       mesh_.group(bucket.axes.front()).all_reduce(bucket.gradients, ReduceOp::sum, Launch::background, bucket.order);

@@ -78,7 +78,7 @@ MUTATIONS = [
              "static_cast<double>(batch_.micro_batches));",
              "parity_test", "*equals the whole batch at once*"),
     Mutation("gradients of norms not summed over tp under sequence parallelism", "nn/module.cpp",
-             "{width}, {.tp = b.beside_residual()}, Init::constant(zero_centred ? 0 : 1))) {\n",
+             "{width}, {.tp = b.per_position_placement()}, Init::constant(zero_centred ? 0 : 1))) {\n",
              "{width}, {}, Init::constant(zero_centred ? 0 : 1))) {\n", "nn_test"),
     Mutation("a router's load of this rank only", "nn/routing.cpp", "mesh.group(Axis::data).all_reduce(all).wait();", "",
              "parity_test", "*routers' biases*"),

@@ -36,11 +36,11 @@ constexpr std::int64_t packing_cost = 16;  // packing an element takes about as 
 
 /// Cuts an operand's rows (of A) or columns (of B) into pieces, one per panel.
 struct Cut {
-  std::int64_t extent, most;  // in all; in one piece
-  bool even;                  // pieces differ by one at most; otherwise all are full but the last
-  std::int64_t count() const { return divide_up(extent, most); }
+  std::int64_t total, max_piece;  // rows or columns
+  bool even;                      // pieces differ by one at most; otherwise all are full but the last
+  std::int64_t count() const { return divide_up(total, max_piece); }
   IndexRange piece(std::int64_t i) const {
-    return even ? part_of(extent, count(), i) : IndexRange{i * most, std::min((i + 1) * most, extent)};
+    return even ? part_of(total, count(), i) : IndexRange{i * max_piece, std::min((i + 1) * max_piece, total)};
   }
 };
 
@@ -78,8 +78,8 @@ struct Plan {
   }
 
   // Elements.
-  std::int64_t shared_panel() const { return Unit::panel(shared.most, most_depth); }
-  std::int64_t own_panel() const { return Unit::panel(own.most, most_depth); }
+  std::int64_t shared_panel() const { return Unit::panel(shared.max_piece, most_depth); }
+  std::int64_t own_panel() const { return Unit::panel(own.max_piece, most_depth); }
   std::int64_t part_shared() const { return round_up(most_shared * shared_panel()); }
   std::int64_t part_own() const { return round_up(most_own * own_panel()); }
   std::int64_t part_sums() const { return partial_sums ? round_up(most_shared * own.count() * tile) : 0; }
@@ -87,16 +87,16 @@ struct Plan {
     return static_cast<std::size_t>((part_shared() * (apart ? team : 1) + part_sums() + part_own() * team) * size);
   }
   /// Whether each member packs for itself what it reads of the shared operand. Then members do not wait for one another,
-  /// and one that the system does not run, because other programs use its core, delays nobody. Chosen where each element
+  /// and others take the parts of one that the system does not run, because other programs use its core. Chosen where each element
   /// of the shared operand is multiplied so often that packing it once more for each further member costs at most a 32nd.
   /// Two threads beside two busy programs: a half to a third of the time for [768, 512] x [512, 128]; alone, the same.
   bool packs_apart(const Product& p, int team) const {
     constexpr std::int64_t worth = 32;
     return p.packed_b == nullptr && shared_blocks == 1 && part_shared() * size <= own_block_bytes &&
-           own.extent >= worth * packing_cost * (team - 1);
+           own.total >= worth * packing_cost * (team - 1);
   }
   /// All of B in panels: [depth_blocks, b.count(), panel_of_b()], for any number of rows of A.
-  std::int64_t panel_of_b() const { return round_up(Unit::panel(b.most, most_depth)); }
+  std::int64_t panel_of_b() const { return round_up(Unit::panel(b.max_piece, most_depth)); }
   std::size_t packed_b_bytes() const {
     return static_cast<std::size_t>(depth_blocks * b.count() * panel_of_b() * size);
   }
@@ -182,7 +182,7 @@ class Multiplication {
     if (kept_b_ != nullptr && !p_.packed_b_filled) fill_kept_b();
     for (std::int64_t block = 0; block < plan_.shared_blocks; ++block) {
       const IndexRange shared = part_of(plan_.shared.count(), plan_.shared_blocks, block);
-      const Grid grid(shared.size(), plan_.shared.most, plan_.own.count(), plan_.own.most, team_);
+      const Grid grid(shared.size(), plan_.shared.max_piece, plan_.own.count(), plan_.own.max_piece, team_);
       const IndexRange mine = part_of(shared.size(), grid.shared_parts, member_ % grid.shared_parts);
       const IndexRange own = part_of(plan_.own.count(), grid.own_parts, member_ / grid.shared_parts);
       for (std::int64_t k = 0; k < plan_.depth_blocks; ++k) {

@@ -40,8 +40,9 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     std::setvbuf(stdout, nullptr, _IOLBF, 0);  // line by line, also into a pipe
-    fmt::print("Errors are from small problems, under emulation: the largest distance from f64, as part of what the "
-               "precision accounts for. Times were measured on an H200, with large problems.\n");
+    fmt::print(
+        "Errors are from small problems, under emulation: the largest distance from f64, as part of what the "
+        "precision accounts for. Times were measured on an H200, with large problems.\n");
     std::vector<std::string> wrong, names;
     bool found = false;
     for (const lab::Ladder& ladder : lab::ladders<lab::Array>()) {

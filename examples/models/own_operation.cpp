@@ -70,7 +70,7 @@ struct Wave : nn::Module {
       : Module(b),
         in(b / "in", 1, width),
         out(b / "out", width, 1),
-        a(b.parameter("a", {width}, {.tp = b.beside_residual()}, nn::Init::ones())) {}
+        a(b.parameter("a", {width}, {.tp = b.per_position_placement()}, nn::Init::ones())) {}
   Tensor forward(const Tensor& x) override { return out(snake(in(x), a->value())); }  // [B, 1] -> [B, 1]
 };
 

@@ -44,7 +44,7 @@ struct Gated : nn::Module {
       : Module(b),
         widen(b / "widen", width, {2, hidden}, nn::Split::out, {.bias = false}),
         narrow(b / "narrow", hidden, {width}, nn::Split::in, {.bias = true}),
-        gain(b.parameter("gain", {width}, {.tp = b.beside_residual()}, nn::Init::ones())) {}
+        gain(b.parameter("gain", {width}, {.tp = b.per_position_placement()}, nn::Init::ones())) {}
 
   Tensor forward(const Tensor& x) override {         // [B, T, D] -> [B, T, D]
     const Tensor both = widen(x);                    // [B, T, 2 F/tp]: this rank's part of a, then of b

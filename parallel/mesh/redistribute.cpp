@@ -104,7 +104,7 @@ Placement placement_of_gradient(Placement value) {
 /// y = x placed `to` instead of `from`;  dx: dy, placed as the gradient of `to`, placed as the gradient of `from`
 struct Redistribute : Op {
   static constexpr const char* name = "redistribute";
-  static constexpr bool keeps_wide = true;
+  static constexpr bool keeps_f32 = true;
   Placement from, to;
   ProcessGroup* group = nullptr;
   SumOrder order = SumOrder::ranks;

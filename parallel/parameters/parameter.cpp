@@ -125,7 +125,7 @@ void zero_grad(const ParameterList& parameters) {
     parameter->gradient_summed = false;
     Leaf& leaf = parameter->leaf();
     if (leaf.sum().defined()) {
-      leaf.restart();
+      leaf.mark_zero();
       continue;
     }
     const MemoryScope scope(MemoryCategory::gradients);

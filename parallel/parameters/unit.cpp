@@ -12,7 +12,7 @@ namespace {
 /// recorded, so it runs before them.
 struct BeforeBackward : Op {
   static constexpr const char* name = "unit";
-  static constexpr bool keeps_wide = true;  // ZeRO rounds nothing that would not be rounded without it
+  static constexpr bool keeps_f32 = true;  // ZeRO rounds nothing that would not be rounded without it
   std::shared_ptr<Units> units;
   std::size_t use = 0;
   Tensor forward(const Tensor& x) const { return x; }

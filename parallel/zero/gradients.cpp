@@ -110,7 +110,7 @@ void ZeroGradients::zero_grad(int microbatches) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].frozen) continue;
     BucketGradients& state = states_[b];
-    state.sum = state.late = {};
+    state.sum = state.after_replica_sum = {};
     state.pieces = 0;
     state.summed = false;
     if (!each_microbatch_) fill(state.full, 0);
@@ -198,7 +198,7 @@ void ZeroGradients::receive_first() {
     last_arrival_ = now;
   }
   BucketGradients& state = states_[sent.bucket];
-  Tensor& sum = state.summed ? state.late : state.sum;
+  Tensor& sum = state.summed ? state.after_replica_sum : state.sum;
   if (!each_microbatch_) {
     sum = view::slice(state.full, 0, 0, buckets_[sent.bucket].piece);
     copy(sent.piece, sum);
@@ -266,10 +266,10 @@ GradSyncReport ZeroGradients::finish() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].frozen) continue;
     BucketGradients& state = states_[b];
-    if (state.late.defined()) {
-      sum_over(state.late, *buckets_[b].replicas, buckets_[b].order);
-      kernels(state.sum.device()).axpby(1.0, state.late, 1.0, state.sum);
-      state.late = {};
+    if (state.after_replica_sum.defined()) {
+      sum_over(state.after_replica_sum, *buckets_[b].replicas, buckets_[b].order);
+      kernels(state.sum.device()).axpby(1.0, state.after_replica_sum, 1.0, state.sum);
+      state.after_replica_sum = {};
     }
     if (buckets_[b].sum_over_tp) sum_over(state.sum, mesh_.group(Axis::tp), SumOrder::ranks);
   }

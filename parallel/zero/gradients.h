@@ -59,13 +59,13 @@ class ZeroGradients {
   using Clock = std::chrono::steady_clock;
 
   struct BucketGradients {
-    Tensor full;              // [n] f32, the gradients one after the other; undefined when nothing was added
-    std::vector<bool> ready;  // by shard, since the bucket was last sent
-    std::size_t missing = 0;  // how many are not ready
-    Tensor sum;               // [piece] f32; undefined: no piece has arrived
-    int pieces = 0;           // that have arrived in this step
-    bool summed = false;      // the sum of `sum` over copies has started: it must not be touched
-    Tensor late;              // [piece] f32: pieces that arrived after that, to be summed separately
+    Tensor full;               // [n] f32, the gradients one after the other; undefined when nothing was added
+    std::vector<bool> ready;   // by shard, since the bucket was last sent
+    std::size_t missing = 0;   // how many are not ready
+    Tensor sum;                // [piece] f32; undefined: no piece has arrived
+    int pieces = 0;            // that have arrived in this step
+    bool summed = false;       // the sum of `sum` over copies has started: it must not be touched
+    Tensor after_replica_sum;  // [piece] f32: pieces that arrived after that, to be summed separately
   };
   struct Round {
     std::vector<std::size_t> buckets;  // of one chunk, in sending order

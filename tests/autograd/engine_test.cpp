@@ -237,7 +237,7 @@ TEST_CASE("recompute gives the same bits where 16-bit contributions to a paramet
     require_grad(w);
     leaf_of(w)->set_parameter();
     const auto f = [&](const Tensor& t) { return t + gelu(t * gain); };
-    const Tensor moved = x + w;  // its gradient is wide, as x needs none
+    const Tensor moved = x + w;  // its gradient is kept in f32, as x needs none
     const Tensor y = again ? recompute(f, moved) : f(moved);
     backward(sum(y * x));
     return grad(w);

@@ -76,12 +76,12 @@ TEST_CASE("parts: backward moves about as much memory as x has, for any number o
   CHECK(relative_difference(grad(x), Tensor::ones(x.shape(), DType::f64)) == 0);
 }
 
-TEST_CASE("parts: the gradient of a parameter stays wide, and a second backward is refused") {
+TEST_CASE("parts: the gradient of a parameter stays f32, and a second backward is refused") {
   Tensor w = random({3, 4}, 1, DType::bf16);
   require_grad(w);
   leaf_of(w)->set_parameter();
   const std::vector<Tensor> parts = unbind(w);
-  CHECK(parts[1].node()->wide());
+  CHECK(parts[1].node()->in_f32());
   backward(sum(parts[0] * parts[1]));
   CHECK(grad(w).dtype() == DType::f32);
   CHECK(says(error_of([&] { backward(sum(parts[2])); }, ExitCode::internal),

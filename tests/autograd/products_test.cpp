@@ -92,7 +92,7 @@ TEST_CASE("mlp has those bits also for sizes beyond the caches, where the produc
   for (const DType dtype : {DType::f32, DType::bf16}) check_mlp(1030, 48, 1027, 24, dtype);  // not multiples of a tile
 }
 
-TEST_CASE("a restarted gradient is overwritten, whatever it holds, and is zero without a contribution") {
+TEST_CASE("a gradient marked as zero is overwritten, whatever it holds, and is zero without a contribution") {
   const Tensor x = random({4, 7}, 3, DType::f32), dy = random({4, 5}, 4, DType::f32);
   Tensor weight = random({5, 7}, 1, DType::f32), unused = random({3}, 2, DType::f32);
   require_grad(weight);
@@ -101,7 +101,7 @@ TEST_CASE("a restarted gradient is overwritten, whatever it holds, and is zero w
   const Tensor expected = clone(grad(weight));
   for (const Tensor& leaf : {weight, unused}) {
     leaf_of(leaf)->set_grad(Tensor::full(leaf.shape(), std::nan("")));
-    leaf_of(leaf)->restart();
+    leaf_of(leaf)->mark_zero();
   }
   backward(linear(x, weight, {}), dy);
   CHECK(relative_difference(grad(weight), expected) == 0);
@@ -109,7 +109,7 @@ TEST_CASE("a restarted gradient is overwritten, whatever it holds, and is zero w
   backward(linear(x, weight, {}), dy);
   CHECK(relative_difference(grad(weight), expected + expected) < 1e-6);
   kernels(Device::cpu).fill(leaf_of(unused)->grad(), std::nan(""));
-  leaf_of(unused)->restart();
+  leaf_of(unused)->mark_zero();
   backward(unused + unused, Tensor::full({3}, 1.0));  // this gradient is not a product
   CHECK(relative_difference(grad(unused), Tensor::full({3}, 2.0)) == 0);
 }

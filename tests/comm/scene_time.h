@@ -52,10 +52,10 @@ class SceneTime {
       if (page.work != joined) return false;
       const auto waiting = page.waiting.read();
       if (!waiting || !waiting->blocked || waiting->record == 0 || waiting->list().empty()) return false;
-      if (page.looks == looks_[static_cast<std::size_t>(rank)]) return false;
+      if (page.watchdog_ticks == looks_[static_cast<std::size_t>(rank)]) return false;
     }
     for (int rank = 0; rank < board_->ranks(); ++rank)
-      looks_[static_cast<std::size_t>(rank)] = board_->page(rank).looks;
+      looks_[static_cast<std::size_t>(rank)] = board_->page(rank).watchdog_ticks;
     return true;
   }
 

@@ -42,7 +42,7 @@ struct Mixer : nn::ModuleBase {
   Mixer(const nn::Build& b, std::int64_t width)
       : ModuleBase(b),
         gate(b / "gate", width, {width}, nn::Split::none, {}),
-        scale(b.parameter("scale", {width}, {.tp = b.beside_residual()}, nn::Init::ones())) {}
+        scale(b.parameter("scale", {width}, {.tp = b.per_position_placement()}, nn::Init::ones())) {}
   Tensor operator()(const Tensor& x, const Tensor& y) {  // [.., D], [.., D] -> [.., D]
     return call([&] { return x + sigmoid(gate(x)) * scale->value() * y; });
   }

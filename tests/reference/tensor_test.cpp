@@ -54,7 +54,7 @@ TEST_CASE("reference: gradients") {
     const NoGrad guard;  // nothing in this scope is recorded
     w -= 0.1 * dw;       // an update in place is allowed here only
   }
-  leaf_of(w)->restart();  // the next backward begins at 0
+  leaf_of(w)->mark_zero();  // the next backward begins at 0
   //! [backward]
   CHECK(dw.shape() == Shape{3});
   CHECK(w.data<const float>()[1] == doctest::Approx(1.8));

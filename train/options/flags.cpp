@@ -36,8 +36,8 @@ struct Flags::Flag {
   std::function<void()> action;
   json initial;
   struct Condition {
-    std::string chooser, users;
-    std::function<bool()> used;
+    std::string depends_on, values;
+    std::function<bool()> active;
   };
   std::vector<Condition> conditions;
 };
@@ -244,8 +244,8 @@ void Flags::choices_of_other_builds(std::vector<std::pair<std::string, std::stri
 
 void Flags::not_empty() { flags_.back().not_empty = true; }
 
-void Flags::only_with(std::string chooser, std::string users, std::function<bool()> used) {
-  flags_.back().conditions.push_back({std::move(chooser), std::move(users), std::move(used)});
+void Flags::only_with(std::string depends_on, std::string values, std::function<bool()> active) {
+  flags_.back().conditions.push_back({std::move(depends_on), std::move(values), std::move(active)});
 }
 
 void Flags::follow_up(std::function<void()> action) { flags_.back().action = std::move(action); }
@@ -492,16 +492,16 @@ std::string Flags::text_of(const Flag& flag, const json& value) {
 void Flags::refuse_unused() const {
   for (const Flag& flag : flags_) {
     if (flag.conditions.empty() || flag.get() == flag.initial) continue;
-    for (const auto& [chooser, users, used] : flag.conditions) {
-      if (used()) continue;
-      const Flag* const by = find(flags_, chooser);
-      require(by != nullptr, "flags", "--{} depends on --{}, which is not declared", flag.name, chooser);
+    for (const auto& [depends_on, values, active] : flag.conditions) {
+      if (active()) continue;
+      const Flag* const by = find(flags_, depends_on);
+      require(by != nullptr, "flags", "--{} depends on --{}, which is not declared", flag.name, depends_on);
       constexpr std::string_view none = "none";
-      const std::string expected = users.starts_with(none)
-                                       ? fmt::format("no --{}{}", chooser, users.substr(none.size()))
-                                       : fmt::format("--{} {}", chooser, users);
-      fail(ExitCode::usage, chooser, "--{} has no effect with --{} {}; expected {}; drop --{} or change --{}",
-           flag.name, chooser, text_of(*by, by->get()), expected, flag.name, chooser);
+      const std::string expected = values.starts_with(none)
+                                       ? fmt::format("no --{}{}", depends_on, values.substr(none.size()))
+                                       : fmt::format("--{} {}", depends_on, values);
+      fail(ExitCode::usage, depends_on, "--{} has no effect with --{} {}; expected {}; drop --{} or change --{}",
+           flag.name, depends_on, text_of(*by, by->get()), expected, flag.name, depends_on);
     }
   }
 }

@@ -95,9 +95,9 @@ class Flags {
   void choices_of_other_builds(std::vector<std::pair<std::string, std::string>> choices);
   /// The last declared flag, a text, must not be empty on the command line. This catches --out "$UNSET".
   void not_empty();
-  /// The last declared flag has an effect only while `used()` holds, which depends on the flag `chooser`. `users`: the
-  /// values of `chooser` for which it holds, for the message: "sgd", "above 0". With several calls, all must hold.
-  void only_with(std::string chooser, std::string users, std::function<bool()> used);
+  /// The last declared flag has an effect only while `active()` holds, which depends on the flag `depends_on`. `values`:
+  /// those of `depends_on` for which it holds, for the message: "sgd", "above 0". With several calls, all must hold.
+  void only_with(std::string depends_on, std::string values, std::function<bool()> active);
   /// `action` runs each time the last declared flag is set.
   void follow_up(std::function<void()> action);
   /// What the command line, or else --config, gives a flag, also before it is set: for follow-ups that depend on a

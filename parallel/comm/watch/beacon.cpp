@@ -82,7 +82,7 @@ void Beacon::show_waits() {
   }
   waiting.blocked = blocked_ > 0;  // possibly for a communication thread that is not waiting
   page_.waiting.write(waiting);
-  page_.looks.fetch_add(1, std::memory_order_relaxed);
+  page_.watchdog_ticks.fetch_add(1, std::memory_order_relaxed);
 }
 
 Blocked::Blocked() : beacon_(mine) {

@@ -49,11 +49,11 @@ void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, doubl
     signs.more = waiting->more;
     signs.operation = operation_number(page.record(waiting->record));
   }
-  const std::uint64_t beats = page.beats, looks = page.looks;
+  const std::uint64_t beats = page.beats, ticks = page.watchdog_ticks;
   const auto count = [seconds](double& silence, bool life) { silence = life ? 0 : silence + seconds; };
   count(signs.since_heartbeat, beats != std::exchange(seen.beats, beats));
   count(signs.since_sign_of_life, signs.since_heartbeat == 0 || arrived);
-  count(signs.since_ran, looks != std::exchange(seen.looks, looks));
+  count(signs.since_ran, ticks != std::exchange(seen.watchdog_ticks, ticks));
   // A process that seldom gets a processor may still show a wait that has ended.
   seen.refreshed = signs.since_sign_of_life == 0 ? 0 : seen.refreshed + (signs.since_ran == 0 ? 1 : 0);
   signs.confirmed = seen.refreshed >= 3;

@@ -32,7 +32,7 @@ class Observer {
 
  private:
   struct Seen {
-    std::uint64_t beats = 0, looks = 0;
+    std::uint64_t beats = 0, watchdog_ticks = 0;
     VitalSigns vitals;
     bool asked = false;
     int refreshed = 0;  // how often its process has looked since its last sign of life

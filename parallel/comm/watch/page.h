@@ -58,7 +58,8 @@ struct RankPage {
   static constexpr int records = 200, steps = 16;
 
   alignas(64) Heartbeat::Counter beats{0};
-  alignas(64) std::atomic<std::uint64_t> looks{0};  ///< of the process's watchdog: increases while the process runs
+  alignas(64) std::atomic<std::uint64_t> watchdog_ticks{
+      0};  ///< of the process's watchdog: increases while the process runs
   std::atomic<State> state{State::absent};
   std::atomic<std::int64_t> process{0}, thread{0};  ///< system ids, for vital_signs.h
   std::atomic<std::uint64_t> process_space{0};      ///< the pid namespace of those ids

@@ -27,7 +27,7 @@ struct Scene {
 
   const RankSigns& look(double seconds, int times = 1) {
     for (int i = 0; i < times; ++i) {
-      board->page(0).looks.fetch_add(1);
+      board->page(0).watchdog_ticks.fetch_add(1);
       observer.look(seconds);
     }
     return observer.signs().front();
@@ -151,7 +151,7 @@ TEST_CASE("what a rank waited for before another one ended must be shown again a
   const auto look = [&](int times) {
     for (int i = 0; i < times; ++i) {
       board->page(0).waiting.write(waiting);
-      board->page(0).looks.fetch_add(1);
+      board->page(0).watchdog_ticks.fetch_add(1);
       observer.look(0.05);
     }
     return find_faulty_ranks(0, observer.signs(), 0.5).fault;
