@@ -98,11 +98,14 @@ void check_conv(const char* where, const Tensor& x, const Tensor& weight, const 
 }
 
 void check_conv_extents(const char* where, const ConvGeometry& g) {
-  for (std::size_t i = 0; i < 2; ++i)
+  require_extents(where, {g.kernel_height, g.kernel_width});
+  for (std::size_t i = 0; i < 2; ++i) {
+    require_extents(where, {g.stride[i], g.padding[i], g.dilation[i]});
     require(g.stride[i] >= 1 && g.dilation[i] >= 1 && g.padding[i] >= 0, where,
             "stride {}, padding {}, dilation {}; expected a stride and a dilation of at least 1 and a padding of at "
             "least 0",
             g.stride[i], g.padding[i], g.dilation[i]);
+  }
   require(g.kernel_positions() > 0 && g.out_height() > 0 && g.out_width() > 0, where,
           "a kernel of {} x {} with dilation {} x {} does not fit into an input of {} x {} with padding {} x {}; "
           "expected a kernel that is not larger than the padded input; use more padding or a smaller kernel",
@@ -125,6 +128,9 @@ Tensor convolve(const char* where, const Tensor& x, const Tensor& weight, const 
           .padding = options.padding,
           .dilation = options.dilation};
   check_conv_extents(where, op.g);
+  // A longer stride gives one output, too, and kernels cut their work by strides.
+  op.g.stride[0] = std::min(op.g.stride[0], op.g.height + 2 * op.g.padding[0]);
+  op.g.stride[1] = std::min(op.g.stride[1], op.g.width + 2 * op.g.padding[1]);
   op.bias_shape = bias.shape();
   return apply(std::move(op), x, weight, bias);
 }

@@ -81,7 +81,7 @@ class Engine {
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == nullptr) continue;
-      check_shape(*node, i, *inputs[i], gradients[i]);
+      check_gradient(*node, i, *inputs[i], gradients[i]);
       contribute(inputs[i], std::move(gradients[i]));
     }
   }
@@ -98,8 +98,15 @@ class Engine {
   }
 
   /// A gradient of another shape would go on through the graph, or become that of a leaf.
-  static void check_shape(const Node& node, std::size_t input, const Node& of, const Tensor& gradient) {
-    if (!gradient.defined() || !of.shape() || *of.shape() == gradient.shape()) return;
+  /// So would one of another dtype: expected is that of the input, or a wider floating one.
+  static void check_gradient(const Node& node, std::size_t input, const Node& of, const Tensor& gradient) {
+    if (!gradient.defined()) return;
+    const DType dtype = of.gradient_dtype();
+    const bool fits = is_floating(gradient.dtype()) && (gradient.dtype() == DType::f64) == (dtype == DType::f64);
+    if (!fits)
+      fail(ExitCode::internal, node.name(), "backward returned a gradient in {} of input {}; expected {}; cast() it",
+           name(gradient.dtype()), input, name(dtype));
+    if (!of.shape() || *of.shape() == gradient.shape()) return;
     fail(ExitCode::internal, node.name(),
          "backward returned a gradient {} of input {}, which is {}; expected the shape of the input; sum over the dims "
          "along which forward repeats it, or reshape",

@@ -77,6 +77,7 @@ ConvGeometry pooled(const char* where, const Tensor& x, Size2d kernel, Size2d st
   require(x.dims() == 4, where, "an input {}; expected 4 dims, [N, C, H, W]; reshape it", x.shape());
   for (std::size_t i = 0; i < 2; ++i) {
     if (stride[i] == 0) stride[i] = kernel[i];
+    require_extents(where, {kernel[i], stride[i], padding[i], dilation[i]});
     require(kernel[i] >= 1 && stride[i] >= 1 && dilation[i] >= 1 && padding[i] >= 0 && 2 * padding[i] <= kernel[i],
             where,
             "kernel {}, stride {}, padding {}, dilation {}; expected at least 1 each, and a padding from 0 to half of "
@@ -111,6 +112,9 @@ struct Window {
   std::int64_t begin, end;
 };
 using WindowOf = std::function<Window(std::int64_t output)>;
+
+/// Sums of 16-bit elements may be beyond their range.
+Tensor in_sums_dtype(const Tensor& x) { return cast_to(x, accumulate_dtype(x)); }
 
 /// Sums over windows along one dim as a matrix [outputs, extent] of ones and zeros.
 Tensor window_matrix(const Tensor& like, std::int64_t outputs, std::int64_t extent, const WindowOf& window) {
@@ -168,9 +172,10 @@ Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& o) {
     };
   };
   const WindowOf rows = window(0, g.height, g.kernel_height), columns = window(1, g.width, g.kernel_width);
-  const Tensor sums = window_sums(x, g.out_height(), rows, g.out_width(), columns);
-  if (o.count_include_pad) return scale(sums, 1.0 / static_cast<double>(g.kernel_positions()));
-  return sums / window_counts(x, g.out_height(), rows, g.out_width(), columns);
+  const Tensor sums = window_sums(in_sums_dtype(x), g.out_height(), rows, g.out_width(), columns);
+  const Tensor means = o.count_include_pad ? scale(sums, 1.0 / static_cast<double>(g.kernel_positions()))
+                                           : sums / window_counts(sums, g.out_height(), rows, g.out_width(), columns);
+  return cast_to(means, x.dtype());
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2d size) {
@@ -185,7 +190,8 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Size2d size) {
     return [=](std::int64_t i) { return Window{i * extent / outputs, ((i + 1) * extent + outputs - 1) / outputs}; };
   };
   const WindowOf rows = window(x.size(2), size[0]), columns = window(x.size(3), size[1]);
-  return window_sums(x, size[0], rows, size[1], columns) / window_counts(x, size[0], rows, size[1], columns);
+  const Tensor sums = window_sums(in_sums_dtype(x), size[0], rows, size[1], columns);
+  return cast_to(sums / window_counts(sums, size[0], rows, size[1], columns), x.dtype());
 }
 
 }  // namespace trireme

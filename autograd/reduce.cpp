@@ -11,19 +11,36 @@
 namespace trireme {
 namespace {
 
-/// y = sum of x over the dims where `kept` has extent 1;  dx = dy repeated
+/// y = factor * sum of x over the dims where `kept` has extent 1;  dx = factor dy repeated
 struct Sum : Op {
   static constexpr const char* name = "sum";
   static constexpr bool keeps_f32 = true;
   Shape kept, from;
+  double factor = 1;  // 1 / count for a mean, whose sum may be beyond the range of 16 bits
   Tensor forward(const Tensor& x) {
     from = x.shape();
-    Tensor y = Tensor::empty(kept, x.dtype(), x.device());
-    kernels(x.device()).reduce(Reduction::sum, x, y);
-    return y;
+    const KernelTable& k = kernels(x.device());
+    Tensor y = Tensor::empty(kept, factor == 1 ? x.dtype() : accumulate_dtype(x), x.device());
+    k.reduce(Reduction::sum, x, y);
+    if (factor != 1) k.axpby(factor, y, 0.0, y);
+    return cast(y, x.dtype());
   }
-  Gradients backward(const Tensor& dy) const { return {view::expand(dy, from)}; }
+  Gradients backward(const Tensor& dy) const {
+    if (factor == 1) return {view::expand(dy, from)};
+    Tensor scaled = empty_like(dy);
+    kernels(dy.device()).axpby(factor, contiguous(dy), 0.0, scaled);
+    return {view::expand(scaled, from)};
+  }
 };
+
+/// factor * the sum of all elements, []
+Tensor sum_of_all(const Tensor& x, double factor) {
+  Sum op;
+  op.kept = x.shape();
+  for (std::int64_t& extent : op.kept) extent = 1;
+  op.factor = factor;
+  return reshape(apply(op, x), Shape{});
+}
 
 /// y = max (min) of x over the dims where `kept` has extent 1;  dx = dy shared equally by the elements that equal y
 template <bool largest>
@@ -147,10 +164,7 @@ struct SoftmaxOver : Op {
 Tensor sum(const Tensor& input) {
   const Tensor x = in_f32(input);
   require_floating(Sum::name, x);
-  Sum op;
-  op.kept = x.shape();
-  for (std::int64_t& extent : op.kept) extent = 1;
-  return reshape(apply(op, x), Shape{});
+  return sum_of_all(x, 1);
 }
 
 Tensor sum(const Tensor& input, const std::vector<int>& dims, bool keep_dims) {
@@ -163,17 +177,22 @@ Tensor sum(const Tensor& input, const std::vector<int>& dims, bool keep_dims) {
 }
 Tensor sum(const Tensor& x, int dim, bool keep_dim) { return sum(x, std::vector<int>{dim}, keep_dim); }
 
-Tensor mean(const Tensor& x) {
+Tensor mean(const Tensor& input) {
+  const Tensor x = in_f32(input);
   require_floating("mean", x);
   require(x.count() > 0, "mean", "{} has no elements; expected at least one", x.shape());
-  return scale(sum(x), 1.0 / static_cast<double>(x.count()));
+  return sum_of_all(x, 1.0 / static_cast<double>(x.count()));
 }
 
-Tensor mean(const Tensor& x, const std::vector<int>& dims, bool keep_dims) {
+Tensor mean(const Tensor& input, const std::vector<int>& dims, bool keep_dims) {
+  const Tensor x = in_f32(input);
   require_floating("mean", x);
   const ReducedDims reduced("mean", x, dims);
   require(reduced.count > 0, "mean", "{} has no elements along the dims of the mean; expected at least one", x.shape());
-  return scale(sum(x, dims, keep_dims), 1.0 / static_cast<double>(reduced.count));
+  Sum op;
+  op.kept = reduced.kept;
+  op.factor = 1.0 / static_cast<double>(reduced.count);
+  return reduced.result(apply(op, x), keep_dims);
 }
 
 Tensor mean(const Tensor& x, int dim, bool keep_dim) {

@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+
+#include "core/error.h"
 
 namespace trireme {
 
@@ -26,5 +29,13 @@ struct ConvGeometry {
   std::int64_t in_group() const { return in_channels / groups; }    ///< input channels of a group
   std::int64_t out_group() const { return out_channels / groups; }  ///< output channels of a group
 };
+
+/// Kernels, strides, paddings and dilations may be so large: products of two of them fit into 64 bits. Throws
+/// ExitCode::internal.
+inline void require_extents(const char* where, std::initializer_list<std::int64_t> extents) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  for (const std::int64_t extent : extents)
+    require(extent <= most, where, "a kernel, stride, padding or dilation of {}; expected at most 2^30", extent);
+}
 
 }  // namespace trireme

@@ -77,6 +77,7 @@ class Printer {
 
   std::string number(double v) const {
     if (!is_floating(x_.dtype())) return fmt::format("{:.0f}", v);
+    if (std::isnan(v)) return "nan";  // whatever its sign
     if (!std::isfinite(v)) return fmt::format("{}", v);
     if (exponent_) return fmt::format("{:.4e}", v);
     return whole_ ? fmt::format("{:.0f}.", v) : fmt::format("{:.4f}", v);

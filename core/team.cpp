@@ -1,5 +1,7 @@
 #include "core/team.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -160,7 +162,25 @@ class Team {
 };
 
 thread_local Team* Team::current = nullptr;
-thread_local std::unique_ptr<Team> own_team;
+thread_local bool over =
+    false;  // the thread ends, and its team is gone: a static object's destructor may still compute
+
+struct OwnTeam {
+  std::unique_ptr<Team> team;
+  ~OwnTeam() { over = true; }
+};
+thread_local OwnTeam own;
+
+/// A child that fork() makes has this thread alone, and makes a team of its own. (Destroying this one would wait for
+/// threads that the child has not.)
+void forget_team_after_fork() {
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+    static_cast<void>(own.team.release());
+    Team::current = nullptr;
+  });
+  static_cast<void>(registered);
+}
+
 thread_local int wanted = 0;  // 0: the number of usable cores, within the quota
 
 void run_one_by_one(int parts, Body body) noexcept {
@@ -169,15 +189,16 @@ void run_one_by_one(int parts, Body body) noexcept {
 
 // A body may not throw; starting the threads may.
 void run(int parts, bool together, Body body) {
-  if (parts == 1 || (inside_part && !together)) return run_one_by_one(parts, body);
+  if (parts == 1 || ((inside_part || over) && !together)) return run_one_by_one(parts, body);
   if (inside_part) std::terminate();  // parts that wait for one another cannot take turns
   const OwnCores::Share cores = OwnCores::current();
-  if (!own_team || own_team->members() < parts || own_team->cores() != cores) {
-    own_team.reset();
-    own_team = std::make_unique<Team>(std::max(parts, threads()), cores);
-    Team::current = own_team.get();
+  if (!own.team || own.team->members() < parts || own.team->cores() != cores) {
+    forget_team_after_fork();
+    own.team.reset();
+    own.team = std::make_unique<Team>(std::max(parts, threads()), cores);
+    Team::current = own.team.get();
   }
-  own_team->run(parts, together, body);
+  own.team->run(parts, together, body);
 }
 
 }  // namespace
@@ -192,7 +213,7 @@ void barrier(int parts) {
 }  // namespace team
 
 int threads() {
-  if (team::inside_part) return 1;
+  if (team::inside_part || team::over) return 1;
   return team::wanted > 0 ? team::wanted : within_quota(static_cast<int>(usable_cores().size()));
 }
 

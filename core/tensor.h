@@ -42,7 +42,8 @@ class Tensor {
   /// undefined too. Members that need elements, a dim or the storage throw ExitCode::internal.
   Tensor() = default;
 
-  /// Contents undefined. Throws ExitCode::retryable if there is not enough memory.
+  /// Contents undefined. Throws ExitCode::retryable if not enough memory is free, and ExitCode::usage for a tensor that
+  /// is larger than the memory of the machine.
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = Device::cpu);
   /// On the host, contents undefined, in memory that `device` copies from and to without staging (pinned).
   static Tensor empty_pinned(const Shape& shape, DType dtype, Device device);

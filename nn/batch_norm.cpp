@@ -6,9 +6,10 @@
 namespace trireme::nn {
 namespace {
 
-/// What a forward has computed, or uses: [C], in accumulate_dtype.
+/// What a forward has computed, or uses, in accumulate_dtype.
 struct Moments {
-  Tensor mean, variance;
+  Tensor mean, variance;  // [C]
+  Tensor count;           // [1]: rows and positions of all ranks; undefined if the moments are given
 };
 
 /// y = n gamma + beta with n = (x - mean) rstd, mean and rstd of each channel over the rows of all ranks of `groups`;
@@ -17,7 +18,7 @@ struct Moments {
 struct BatchNormalise : Op {
   static constexpr const char* name = "batch_norm";
   std::vector<ProcessGroup*> groups;
-  double eps = 0, count = 0;  // rows and positions of all ranks
+  double eps = 0;
   bool given = false;
   std::shared_ptr<Moments> moments;
   std::string site;          // of the forward, for messages
@@ -40,11 +41,13 @@ struct BatchNormalise : Op {
     rows = channel_rows(x);
     gamma = contiguous(cast(g, accumulate_dtype(rows.dtype())));
     beta = contiguous(cast(b, gamma.dtype()));
-    count = static_cast<double>(shape[0] * rows.size(1));
-    for (const ProcessGroup* group : groups) count *= group->size();
     if (!given) {
-      moments->mean = over_ranks(over_samples(row_sums(rows))) * (1 / count);
-      moments->variance = over_ranks(over_samples(row_squares(rows, per_row(moments->mean)))) * (1 / count);
+      const Tensor sums = over_samples(row_sums(rows));  // [C]
+      const auto here = static_cast<double>(shape[0] * rows.size(1));
+      const Tensor totals = over_ranks(concat({sums, Tensor::full({1}, here, sums.dtype(), sums.device())}, 0));
+      moments->count = view::slice(totals, 0, shape[1], 1);
+      moments->mean = view::slice(totals, 0, 0, shape[1]) / moments->count;
+      moments->variance = over_ranks(over_samples(row_squares(rows, per_row(moments->mean)))) / moments->count;
     }
     const Tensor& variance = moments->variance;
     rstd = Tensor::full(variance.shape(), 1, variance.dtype(), variance.device()) / sqrt(variance + eps);
@@ -62,8 +65,8 @@ struct BatchNormalise : Op {
       gradients[0] = view::reshape(combine_rows(dy, rows, centre, per_row(rstd * gamma), zero, zero), shape);
     } else if (needs(0)) {
       const Tensor totals = over_ranks(view::reshape(concat({sums, products}, 0), {2, shape[1]}));
-      const Tensor mean_dy = view::select(totals, 0, 0) * (1 / count),
-                   mean_product = view::select(totals, 0, 1) * (1 / count);
+      const Tensor mean_dy = view::select(totals, 0, 0) / moments->count,
+                   mean_product = view::select(totals, 0, 1) / moments->count;
       const Tensor factor = rstd * gamma, of_x = -(factor * rstd * rstd * mean_product);
       gradients[0] = view::reshape(
           combine_rows(dy, rows, centre, per_row(factor), per_row(of_x), per_row(-(factor * mean_dy))), shape);
@@ -74,9 +77,9 @@ struct BatchNormalise : Op {
   }
 };
 
-/// running = (1 - momentum) running + momentum factor value.
-void move_towards(Tensor& running, const Tensor& value, double momentum, double factor) {
-  kernels(running.device()).axpby(momentum * factor, value, 1 - momentum, running);
+/// running = (1 - momentum) running + momentum value.
+void move_towards(Tensor& running, const Tensor& value, double momentum) {
+  kernels(running.device()).axpby(momentum, value, 1 - momentum, running);
 }
 
 std::vector<ProcessGroup*> groups_of_batch(const Build& b) {
@@ -98,6 +101,8 @@ BatchNorm::BatchNorm(const Build& b, std::int64_t channels, const BatchNormOptio
       running_variance_(b.buffer("running_var", {channels}, {}, 1)) {
   if (!(options.momentum >= 0 && options.momentum <= 1))
     fail(ExitCode::usage, "batch_norm", "{}: a momentum of {}; expected 0 to 1", name(), options.momentum);
+  if (!(options.eps >= 0))
+    fail(ExitCode::usage, "batch_norm", "{}: eps is {}; expected at least 0", name(), options.eps);
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
@@ -110,22 +115,22 @@ Tensor BatchNorm::forward(const Tensor& x) {
   op.given = !training();
   op.moments = std::make_shared<Moments>();
   if (op.given) {
-    *op.moments = {clone(cast(running_mean_->value, wide)), clone(cast(running_variance_->value, wide))};
+    *op.moments = {clone(cast(running_mean_->value, wide)), clone(cast(running_variance_->value, wide)), {}};
     return apply(std::move(op), x, weight_->value(), bias_->value());
   }
   op.groups = groups_;
   const std::int64_t here = x.count() / std::max<std::int64_t>(channels(), 1);
-  auto count = static_cast<double>(here);
-  for (const ProcessGroup* group : groups_) count *= group->size();
-  require(count > 1, "batch_norm",
+  require(here > 1 || !groups_.empty(), "batch_norm",
           "{} values per channel in the whole batch, whose variance is not defined; expected at least 2; use a larger "
           "batch, or call eval() of the module",
-          count);
+          here);
   const std::shared_ptr<Moments> moments = op.moments;
   const Tensor y = apply(std::move(op), x, weight_->value(), bias_->value());
   if (grad_enabled()) {
-    move_towards(running_mean_->value, moments->mean, options_.momentum, 1);
-    move_towards(running_variance_->value, moments->variance, options_.momentum, count / (count - 1));
+    const NoGrad guard;
+    move_towards(running_mean_->value, moments->mean, options_.momentum);
+    move_towards(running_variance_->value, moments->variance * (moments->count / (moments->count - 1.0)),
+                 options_.momentum);
   }
   return y;
 }

@@ -6,8 +6,8 @@
 //
 // The batch is the global one: in training, mean and variance are over the samples of all dp ranks, as in PyTorch's
 // SyncBatchNorm, and over the positions of all ranks where cp or sequence parallelism splits positions. So values,
-// gradients and running statistics are those of one rank with all of these samples, up to rounding. All ranks must have
-// equally many samples and positions. Forward sums 2 C numbers over the ranks, in two steps, and so does backward.
+// gradients and running statistics are those of one rank with all of these samples, up to rounding, also if ranks have
+// different numbers of them. Forward sums 2 C + 1 numbers over the ranks, in two steps, and backward 2 C.
 //
 // With several micro-batches, each is a batch of its own, as with gradient accumulation in PyTorch: its statistics are
 // over the micro-batches of all ranks that run at the same time (micro-batch x dp samples). So another number of

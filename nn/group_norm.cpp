@@ -12,6 +12,7 @@ GroupNorm::GroupNorm(const Build& b, std::int64_t groups, std::int64_t channels,
       weight_(b.parameter("weight", {channels}, {.tp = placement::I}, Init::ones())),
       bias_(b.parameter("bias", {channels}, {.tp = placement::I}, Init::zeros())) {
   require_whole_samples(b, "group_norm");
+  if (!(eps >= 0)) fail(ExitCode::usage, "group_norm", "{}: eps is {}; expected at least 0", name(), eps);
   if (groups < 1 || channels % groups != 0)
     fail(ExitCode::usage, "group_norm", "{}: {} groups of {} channels; expected a divisor of the channels", name(),
          groups, channels);

@@ -42,7 +42,8 @@ struct BinaryCrossEntropyOptions {
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, double scale,
                                         const BinaryCrossEntropyOptions& options = {});
 
-/// The divergence of the target from the prediction: target (log target - log_prediction), 0 where the target is 0.
+/// The divergence of the target from the prediction: target (log target - log_prediction), 0 where the target is 0 (NaN
+/// if log_prediction is -infinity there, as in PyTorch).
 /// log_prediction: logarithms of probabilities. target: probabilities, which have no gradient; with log_target their
 /// logarithms, which have one. PyTorch's reduction="batchmean" is scale = 1 / rows.
 Tensor kl_div(const Tensor& log_prediction, const Tensor& target, double scale, bool log_target = false);

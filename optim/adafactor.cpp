@@ -261,5 +261,10 @@ std::unique_ptr<Optimizer> make_adafactor(const ShardList& shards, const DeviceM
          "optimizer (drop --offload optimizer)");
   return std::make_unique<Adafactor>(shards, mesh, config);
 }
+std::unique_ptr<Optimizer> make_adafactor(const ParameterList& parameters, const DeviceMesh& mesh,
+                                          const AdafactorConfig& config) {
+  check_parameters("adafactor", parameters);
+  return make_adafactor(whole_shards(parameters), mesh, config);
+}
 
 }  // namespace trireme::optim

@@ -47,5 +47,7 @@ struct AdafactorConfig {
 /// ranks of a stage. Throws ExitCode::usage for values out of range, and for offloaded state of weights on a GPU.
 std::unique_ptr<Optimizer> make_adafactor(const ShardList& shards, const DeviceMesh& mesh,
                                           const AdafactorConfig& config);
+std::unique_ptr<Optimizer> make_adafactor(const ParameterList& parameters, const DeviceMesh& mesh,
+                                          const AdafactorConfig& config);
 
 }  // namespace trireme::optim

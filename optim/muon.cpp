@@ -129,5 +129,10 @@ std::unique_ptr<Optimizer> make_muon(const ShardList& shards, const DeviceMesh& 
          "--offload optimizer), or use ZeRO 1 (--zero 1)");
   return std::make_unique<Muon>(shards, mesh, config);
 }
+std::unique_ptr<Optimizer> make_muon(const ParameterList& parameters, const DeviceMesh& mesh,
+                                     const MuonConfig& config) {
+  check_parameters("muon", parameters);
+  return make_muon(whole_shards(parameters), mesh, config);
+}
 
 }  // namespace trireme::optim

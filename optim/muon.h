@@ -53,5 +53,6 @@ struct MuonConfig {
 /// Collective over `mesh`, which must outlive the optimizer. `shards`: the same parameters in the same order on all
 /// ranks of a stage. Throws ExitCode::usage for values out of range, and for offloaded state of weights on a GPU.
 std::unique_ptr<Optimizer> make_muon(const ShardList& shards, const DeviceMesh& mesh, const MuonConfig& config);
+std::unique_ptr<Optimizer> make_muon(const ParameterList& parameters, const DeviceMesh& mesh, const MuonConfig& config);
 
 }  // namespace trireme::optim

@@ -63,7 +63,7 @@ class Optimizer {
   void average_weights(double decay);
   bool averages() const { return average_decay_.has_value(); }
   /// Exchanges weights and averages, as for an evaluation: the model computes with the averages until the next call,
-  /// before which it must not be trained or saved. Called twice, it changes no bit. Collective. Throws
+  /// before which step() and weights_and_state() throw ExitCode::usage. Called twice, it changes no bit. Collective. Throws
   /// ExitCode::internal without average_weights().
   void swap_average();
   /// Call once if the shards are gradients.shards(). From then on `gradients` chooses the order in which step() updates
@@ -149,6 +149,8 @@ class Optimizer {
   /// Both of the public functions call it.
   void step(double lr, const GradientScale& scale);
   std::vector<std::size_t> all_places() const;  ///< of all slots
+  /// Throws ExitCode::usage if the weights are the averages.
+  void require_not_swapped() const;
   /// Throws if a weight was changed, and its master was not.
   void require_masters_current();
 
@@ -167,6 +169,7 @@ class Optimizer {
   std::int64_t steps_ = 0;
   bool has_lr_factors_ = false;
   std::optional<double> average_decay_;
+  bool swapped_ = false;                        // the weights are the averages
   std::optional<std::uint64_t> rounding_seed_;  // of moments in bf16
 };
 

@@ -35,10 +35,10 @@ class DataParallel {
   /// The shards that this rank updates, in the order of the parameters. Construct the optimizer with them.
   virtual const ShardList& shards() const = 0;
 
-  /// Starts a step of so many micro-batches: all gradients become 0.
-  virtual void zero_grad(int microbatches) = 0;
+  /// Starts a step of so many micro-batches (0: see ZeroGradients::zero_grad()): all gradients become 0.
+  virtual void zero_grad(int microbatches = 0) = 0;
   /// Call before each backward; `last`: it is its stage's last of the step.
-  virtual void last_microbatch(bool last) = 0;
+  virtual void last_microbatch(bool last = true) = 0;
   /// Ends a step's backwards: gradients are the sums over the mesh.
   virtual GradSyncReport finish() = 0;
 

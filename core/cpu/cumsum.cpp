@@ -10,13 +10,17 @@ constexpr std::int64_t cumsum_grain = 16384;  // elements worth a thread
 constexpr std::int64_t column_block = 256;    // columns summed together: their sums stay in L1
 constexpr std::int64_t row_block = 8;         // rows summed together: an addition waits for the one before it
 
-/// `rows` rows of x [.., length], each summed along itself, a stretch at a time: in f32 (f64), so that conversions of
-/// 16-bit types are vector code.
+// Sums are f64 for f32: an error of each of a million additions would grow with their number.
+template <class T>
+using Sum = std::conditional_t<sizeof(T) >= sizeof(float), double, float>;
+
+/// `rows` rows of x [.., length], each summed along itself, a stretch at a time, so that conversions are vector code.
 template <std::int64_t rows, class T>
 void sum_rows(const T* x, std::int64_t length, bool reverse, T* y) {
   using A = accumulate_t<T>;
   constexpr std::int64_t stretch = 128;
-  A sums[rows] = {}, wide[rows][stretch];
+  Sum<T> sums[rows] = {};
+  A wide[rows][stretch];
   for (std::int64_t done = 0; done < length; done += stretch) {
     const std::int64_t n = std::min(stretch, length - done), first = reverse ? length - done - n : done;
     for (std::int64_t r = 0; r < rows; ++r)
@@ -24,7 +28,7 @@ void sum_rows(const T* x, std::int64_t length, bool reverse, T* y) {
           n, [](A v) { return v; }, wide[r], x + r * length + first);
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t at = reverse ? n - 1 - i : i;
-      for (std::int64_t r = 0; r < rows; ++r) wide[r][at] = sums[r] += wide[r][at];
+      for (std::int64_t r = 0; r < rows; ++r) wide[r][at] = static_cast<A>(sums[r] += static_cast<Sum<T>>(wide[r][at]));
     }
     for (std::int64_t r = 0; r < rows; ++r)
       map<A>(
@@ -35,14 +39,14 @@ void sum_rows(const T* x, std::int64_t length, bool reverse, T* y) {
 /// Columns [first, first + columns) of one matrix x [length, width].
 template <class T>
 void sum_columns(const T* x, std::int64_t length, std::int64_t width, bool reverse, std::int64_t columns, T* y) {
-  using A = accumulate_t<T>;
-  A sums[column_block] = {};
+  using S = Sum<T>;
+  S sums[column_block] = {};
   for (std::int64_t i = 0; i < length; ++i) {
     const std::int64_t row = (reverse ? length - 1 - i : i) * width;
-    map<A>(
-        columns, [](A sum, A v) { return sum + v; }, sums, sums, x + row);
-    map<A>(
-        columns, [](A sum) { return sum; }, y + row, sums);
+    map<S>(
+        columns, [](auto sum, auto v) { return sum + v; }, sums, sums, x + row);
+    map<S>(
+        columns, [](auto sum) { return sum; }, y + row, sums);
   }
 }
 

@@ -91,14 +91,28 @@ void reduce_lanes(const T* x, const Layout<1>& reduced, std::int64_t begin, std:
   using A = accumulate_t<T>;
   constexpr std::int64_t width = lanes<A>;
   const std::int64_t stride = reduced.inner_stride(0);
-  Vector<A> results[count];
+  constexpr std::int64_t block = 1024;  // rows that are added one after the other; then the sums of blocks are
+  Vector<A> results[count], totals[count];
   for (auto& result : results) result = Vector<A>{} + neutral<op, A>();
+  for (auto& total : totals) total = Vector<A>{} + neutral<op, A>();
+  std::int64_t left = block;
   for_runs(reduced, begin, end, [&](const std::array<std::int64_t, 1>& at, std::int64_t n) {
     const T* row = x + at[0];
-    for (std::int64_t i = 0; i < n; ++i, row += stride) {
-      for (std::int64_t k = 0; k < count; ++k) results[k] = merge<op>(load_as<A>(row + k * width), results[k]);
+    for (std::int64_t i = 0; i < n;) {
+      const std::int64_t stop = std::min(n, i + left);
+      left -= stop - i;
+      for (; i < stop; ++i, row += stride) {
+        for (std::int64_t k = 0; k < count; ++k) results[k] = merge<op>(load_as<A>(row + k * width), results[k]);
+      }
+      if (left > 0) break;
+      left = block;
+      for (std::int64_t k = 0; k < count; ++k) {
+        totals[k] = merge<op>(results[k], totals[k]);
+        results[k] = Vector<A>{} + neutral<op, A>();
+      }
     }
   });
+  for (std::int64_t k = 0; k < count; ++k) results[k] = merge<op>(results[k], totals[k]);
   std::memcpy(y, results, sizeof results);
 }
 

@@ -107,8 +107,10 @@ __global__ void __launch_bounds__(kLossThreads)
   const MyPiece mine = my_piece<1>(p.rows);
   if (mine.count == 0) return;
   const std::int64_t r = mine.first;
-  const double mean = static_cast<double>(p.logit_sum[r]) / static_cast<double>(p.vocabulary);
-  const double expected = (1 - p.smoothing) * static_cast<double>(p.target_logit[r]) + p.smoothing * mean;
+  double expected = (1 - p.smoothing) * static_cast<double>(p.target_logit[r]);
+  // Not without smoothing: 0 * -infinity, for a class that is masked, is no number.
+  if (p.smoothing > 0)
+    expected += p.smoothing * (static_cast<double>(p.logit_sum[r]) / static_cast<double>(p.vocabulary));
   const double lse = log(static_cast<double>(p.sum_exp[r])) + static_cast<double>(p.maximum[r]);
   losses[r] = p.targets[r] < 0 ? 0.0 : lse - expected;
 }

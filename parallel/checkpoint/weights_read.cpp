@@ -71,6 +71,7 @@ Plan compare(const SafetensorsFile& file, const std::vector<HeldTensor>& held, P
   for (const std::string& full : file.names()) {
     if (!full.starts_with(options.prefix)) continue;
     std::string name = full.substr(options.prefix.size());
+    if (name.ends_with("num_batches_tracked")) continue;  // a counter of PyTorch's BatchNorm, which nothing here uses
     if (!wanted.contains(name)) plan.report.extra.push_back(std::move(name));
   }
   return plan;

@@ -4,6 +4,7 @@
 
 #include "autograd/conv_by_positions.h"
 #include "autograd/deferred.h"
+#include "autograd/pool.h"
 #include "core/cpu/conv.h"
 #include "core/team.h"
 #include "tests/support/errors.h"
@@ -164,6 +165,14 @@ TEST_CASE("convolution refuses shapes that do not fit") {
   refused([&] { conv2d(x, cast(weight, DType::f32), {}); }, "dtypes differ: input f64, weight f32");
   refused([&] { conv2d(view::select(x, 0, 0), weight, {}); }, "expected 4 dims each");
   refused([&] { conv1d(x, weight, {}); }, "[conv1d] an input");
+  for (const std::int64_t huge : {std::int64_t{1} << 31, std::int64_t{1} << 62, INT64_MAX}) {
+    refused([&] { conv2d(x, weight, {}, {.stride = {huge, 1}}); }, "[conv2d] a kernel, stride, padding or dilation of");
+    refused([&] { conv2d(x, weight, {}, {.dilation = {1, huge}}); }, "expected at most 2^30");
+    refused([&] { conv1d(random({2, 4, 6}, 1), random({6, 4, 3}, 2), {}, {.padding = huge}); }, "[conv1d] a kernel");
+    refused([&] { avg_pool2d(x, {.kernel = {huge, 1}}); }, "[avg_pool2d] a kernel, stride");
+    refused([&] { max_pool2d(x, {.kernel = 2, .dilation = {huge, 1}}); }, "[max_pool2d] a kernel, stride");
+  }
+  CHECK(same_bits(conv2d(x, weight, {}, {.stride = {1 << 30, 1 << 29}}), conv2d(x, weight, {}, {.stride = {6, 6}})));
   refused(
       [&] {
         conv1d(random({2, 4, 6}, 1), Tensor::zeros({6, 4, 0}, DType::f64), {});

@@ -30,6 +30,12 @@ struct Product : Op {
   }
 };
 
+struct OfOtherDtype : Op {
+  static constexpr const char* name = "of_other_dtype";
+  Tensor forward(const Tensor& x) { return clone(x); }
+  Gradients backward(const Tensor& dy) const { return {cast(dy, DType::f64)}; }
+};
+
 using Inputs = std::vector<Tensor>;
 
 double error_of_product(bool wrong, const Inputs& inputs) {
@@ -44,6 +50,13 @@ TEST_CASE("a right gradient has a small error, and one wrong element of it a lar
   const Inputs inputs = {random({2, 3}, 1), random({2, 3}, 2)};
   CHECK(error_of_product(false, inputs) < 1e-8);
   CHECK(error_of_product(true, inputs) > 1e-4);
+}
+
+TEST_CASE("a gradient of another dtype than its input is refused") {
+  Tensor x = random({3}, 1, DType::f32);
+  require_grad(x);
+  CHECK(says(error_of([&] { backward(sum(apply(OfOtherDtype{}, x))); }, ExitCode::internal),
+             "[of_other_dtype] backward returned a gradient in f64 of input 0; expected f32; cast() it"));
 }
 
 TEST_CASE("inputs are not changed, and may be views") {

@@ -1,4 +1,5 @@
 // Every operation except products: gradients against finite differences, over shapes, strides and dtypes.
+#include "autograd/pool.h"
 #include "tests/support/gradcheck.h"
 #include "tests/support/unary_functions.h"
 
@@ -102,6 +103,20 @@ TEST_CASE("reductions and softmax") {
   check_op("sum of a view", [](const Inputs& x) { return sum(transpose(x[0], 0, 1), 0); }, {random({3, 5}, 1)});
   check_op("softmax", [](const Inputs& x) { return softmax(x[0]); }, {random({2, 3, 7}, 1)});
   check_op("softmax of a view", [](const Inputs& x) { return softmax(transpose(x[0], 0, 1)); }, {random({5, 3}, 1)});
+}
+
+TEST_CASE("a mean of 16 bits is rounded once, and its sum may be beyond their range") {
+  const auto last = [](const Tensor& x) { return cast(x, DType::f64).span<double>().back(); };
+  CHECK(last(mean(Tensor::full({1000}, 300, DType::f16))) == 300);
+  CHECK(last(mean(Tensor::full({3, 1000}, 300, DType::f16), 1)) == 300);
+  CHECK(last(adaptive_avg_pool2d(Tensor::full({1, 3, 20, 20}, 200, DType::f16))) == 200);
+  CHECK(last(adaptive_avg_pool2d(Tensor::full({1, 1, 40, 40}, 200, DType::f16), 2)) == 200);
+  CHECK(last(avg_pool2d(Tensor::full({1, 1, 20, 20}, 200, DType::f16), {.kernel = 20})) == 200);
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const Tensor x = random({333}, seed, DType::bf16);
+    const Tensor exact = mean(cast(x, DType::f64));
+    CHECK(last(mean(x)) == last(cast(cast(exact, DType::f32), DType::bf16)));
+  }
 }
 
 TEST_CASE("max shares the gradient between ties") {

@@ -121,6 +121,21 @@ TEST_CASE("reduce: a 16-bit sum may leave in f32, unrounded and beyond the range
   }
 }
 
+TEST_CASE("reduce, cumsum: the error of long sums of equal numbers does not grow with their length") {
+  const std::int64_t length = std::int64_t{1} << 20;
+  const Tensor x = Tensor::full({length, 16}, 0.1);
+  Tensor sums = Tensor::empty({1, 16});
+  table.reduce(Reduction::sum, x, sums);
+  const double expected = static_cast<double>(0.1F) * static_cast<double>(length);
+  for (std::int64_t i = 0; i < 16; ++i)
+    CHECK(std::abs(static_cast<double>(sums.data<float>()[i]) - expected) < 1e-4 * expected);
+  for (const std::int64_t width : {1, 16}) {
+    Tensor y = Tensor::empty({1, length, width});
+    table.cumsum(Tensor::full({1, length, width}, 0.1), false, y);
+    CHECK(std::abs(static_cast<double>(y.span<float>().back()) - expected) < 1e-6 * expected);
+  }
+}
+
 TEST_CASE("sum_squares: in f64 for every dtype") {
   for (const DType dtype : floating_dtypes) {
     for (const std::int64_t n : {0, 1, 17, 1000, 150001}) {

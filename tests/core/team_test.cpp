@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -124,6 +126,23 @@ TEST_CASE("parts do not split further") {
   });
   CHECK(inner_parts == 2);
 }
+
+#if !defined(__SANITIZE_THREAD__)  // it does not allow threads in a child of a process with threads
+TEST_CASE("a child that fork() makes has a team of its own") {
+  const TeamOf size(2);
+  const auto sum_of_parts = [] {
+    std::atomic<int> sum = 0;
+    parallel_for(100, 1, [&](std::int64_t begin, std::int64_t end) { sum += static_cast<int>(end - begin); });
+    return sum.load();
+  };
+  CHECK(sum_of_parts() == 100);
+  const pid_t child = fork();
+  if (child == 0) _exit(sum_of_parts() == 100 ? 0 : 1);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+#endif
 
 TEST_CASE("ranks that are threads have teams of their own") {
   std::atomic<int> sum = 0;

@@ -16,6 +16,21 @@ Tensor targets(std::initializer_list<std::int32_t> values) {
 
 }  // namespace
 
+TEST_CASE("a class that is masked by -infinity costs nothing, unless it is the target") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Tensor logits = Tensor::full({1, 3}, -INFINITY, DType::f64);
+    logits.data<double>()[1] = 0, logits.data<double>()[2] = 1;
+    const auto loss = [&](const Tensor& x, std::int32_t target) {
+      return nn::cross_entropy(cast(x, dtype), targets({target}), {}).item();
+    };
+    CHECK(loss(logits, 1) == doctest::Approx(1.3132617).epsilon(1e-6));
+    CHECK(loss(logits, 0) == INFINITY);
+    Tensor huge = Tensor::full({1, 100}, -3e38, DType::f64);  // their sum is beyond f32
+    huge.data<double>()[1] = 0;
+    CHECK(loss(huge, 1) == 0);
+  }
+}
+
 TEST_CASE("the gradient of cross-entropy equals central differences") {
   for (const double smoothing : {0.0, 0.1}) {
     const auto loss = [&](const VocabSlice& slice) {

@@ -91,6 +91,32 @@ TEST_CASE("a convolutional net on dp and tp is that of one rank: values, gradien
   }
 }
 
+TEST_CASE("BatchNorm is that of one rank also if ranks have different numbers of samples") {
+  struct Seen {
+    Tensor y, dx, mean, variance;
+  };
+  const Tensor whole = random({5, 3, 2, 2}, 1), dy = random({5, 3, 2, 2}, 2);
+  const auto run = [&](const MeshPtr& mesh, std::int64_t begin, std::int64_t count) {
+    nn::BatchNorm2d norm(nn::Build(mesh, DType::f64, 3) / "norm", 3);
+    Tensor x = clone(view::slice(whole, 0, begin, count));
+    require_grad(x);
+    const Tensor y = norm(x);
+    backward(y, clone(view::slice(dy, 0, begin, count)));
+    return Seen{y.detach(), grad(x), clone(norm.buffers()[0]->value), clone(norm.buffers()[1]->value)};
+  };
+  Seen one;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) { one = run(mesh, 0, 5); });
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    const bool first = mesh->coord(Axis::dp) == 0;
+    const std::int64_t begin = first ? 0 : 2, count = first ? 2 : 3;
+    const Seen got = run(mesh, begin, count);
+    CHECK(relative_difference(got.y, view::slice(one.y, 0, begin, count)) < 1e-13);
+    CHECK(relative_difference(got.dx, view::slice(one.dx, 0, begin, count)) < 1e-12);
+    CHECK(relative_difference(got.mean, one.mean) < 1e-6);
+    CHECK(relative_difference(got.variance, one.variance) < 1e-6);
+  });
+}
+
 TEST_CASE("BatchNorm's positions may be split over cp and tp") {
   // [N, C, L]: L is cut over cp, then over tp with sequence parallelism, as the stream of a sequence model is.
   const auto run = [](const std::string& text, bool sequence, Collected& results) {
