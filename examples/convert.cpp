@@ -26,6 +26,7 @@
 #include "models/hugging_face/adapter.h"
 #include "models/hugging_face/export.h"
 #include "nn/weights.h"
+#include "parallel/checkpoint/folder.h"
 #include "train/gpt/gpt_source.h"
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
@@ -84,9 +85,19 @@ std::optional<DType> dtype_named(const std::string& text) {
   return std::nullopt;
 }
 
+/// Whether the folder has no more than a conversion to a run leaves that was killed.
+bool has_only_unfinished(const fs::path& folder) {
+  std::error_code unknown;
+  const fs::path checkpoints = folder / "checkpoints";
+  const auto entries = [&](const fs::path& path) { return fs::directory_iterator(path, unknown); };
+  return fs::is_directory(checkpoints, unknown) && std::distance(entries(folder), fs::directory_iterator()) == 1 &&
+         std::all_of(entries(checkpoints), fs::directory_iterator(),
+                     [](const fs::directory_entry& entry) { return checkpoint::is_unfinished(entry.path()); });
+}
+
 void require_new(const fs::path& path) {
   std::error_code unknown;
-  if (is_there(path) && !fs::is_empty(path, unknown))
+  if (is_there(path) && !fs::is_empty(path, unknown) && !has_only_unfinished(path))
     fail(ExitCode::usage, "convert", "{} exists and is not empty; expected a new folder; change TO", path.string());
 }
 

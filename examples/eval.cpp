@@ -30,7 +30,7 @@ namespace {
 struct Options {
   GptOptions run;  // mesh, device, threads
   std::string checkpoint, adapter, data, chat_template, choices, ids, logits;
-  std::optional<std::int64_t> stride;
+  std::optional<std::int64_t> context, stride;
   std::int64_t batch = 4;
   bool json = false, each = false, ema = false;
 };
@@ -47,6 +47,12 @@ void declare(Flags& flags, Options& o) {
       "data", "PATH", o.data,
       "a text file, a folder of them, or token shards: loss per token, perplexity, bits per byte; or dialogues in a "
       ".jsonl file: loss of the answers");
+  flags.add(
+      "context", "N", o.context, "model",
+      "tokens of a window of --data, or of a row of dialogues, at most; model: its context. Published models name "
+      "contexts of 32,768 tokens and more",
+      Range::count());
+  flags.only_with("data", "given", [&o] { return !o.data.empty(); });
   flags.add("stride", "N", o.stride, "context",
             "tokens from one window of --data to the next; fewer give each token more context, and take longer",
             Range::count());
@@ -60,7 +66,7 @@ void declare(Flags& flags, Options& o) {
   flags.only_with("ids", "given", [&o] { return !o.ids.empty(); });
   flags.group("how");
   declare_ranks(flags, o.run, "ranks along dp, tp, pp, cp and ep, as in dp=2,tp=2; the results are the same");
-  flags.add("batch", "N", o.batch, "sequences in a forward on one dp rank", Range::count());
+  flags.add("batch", "N", o.batch, "sequences in a forward on one dp rank, at most", Range::count());
   flags.group("output");
   flags.add_switch("json", o.json, "print one JSON object", true);
   flags.add_switch("each", o.each,
@@ -132,9 +138,10 @@ void add_text(Result& result, const TextScore& score, std::int64_t stride) {
 }
 
 /// The loss of the answers in dialogues.
-void add_dialogues(Result& result, Model& model, const PackedDialogues& data, std::int64_t batch) {
+void add_dialogues(Result& result, LanguageModel& model, const PackedDialogues& data, std::int64_t length,
+                   std::int64_t batch) {
   const DialogueReport& report = data.report();
-  const double loss = validation_loss(model, data, batch);
+  const double loss = loss_of_rows(model, data, length, batch);
   require_finite(loss, "the loss");
   result.json["dialogues"] = report.dialogues;
   result.json["targets"] = report.targets;
@@ -181,6 +188,10 @@ Result evaluate(Rank& rank, Options& o, const std::vector<Question>& questions) 
   GptSource source(*rank.world, o.checkpoint, o.adapter);
   if (rank.first()) Screen::of_process().warn(source.description());
   const GptConfig& config = source.config();
+  const std::int64_t context = o.context.value_or(config.context);
+  if (context > config.context)
+    fail(ExitCode::usage, "context", "--context {} is more than the model's context of {}; expected at most that",
+         context, config.context);
   const std::unique_ptr<Gpt> model = load_on_mesh(rank, o.run, source, o.ema);
   Result result;
   const std::shared_ptr<const Tokenizer> tokenizer = o.data.empty() && questions.empty() ? nullptr : source.tokenizer();
@@ -189,18 +200,21 @@ Result evaluate(Rank& rank, Options& o, const std::vector<Question>& questions) 
       fail(ExitCode::usage, "stride",
            "--stride {} is for windows of a text, and {} has dialogues; expected none; drop --stride", *o.stride,
            o.data);
-    const ChatTemplate chat =
-        o.chat_template.empty() ? source.chat_template() : chat_template_named(o.chat_template, "--chat-template");
-    add_dialogues(result, *model, dialogues_to_evaluate(o.data, chat, config.context, *tokenizer), o.batch);
+    const ChatTemplate chat = o.chat_template.empty() ? source.chat_template()
+                                                      : chat_template_named(o.chat_template, "--chat-template",
+                                                                            source.usage().special_tokens);
+    std::int64_t length = 0;
+    const auto length_for = [&](std::int64_t tokens) { return length = row_length(*model, context, tokens); };
+    const PackedDialogues dialogues = dialogues_to_evaluate(o.data, chat, length_for, *tokenizer);
+    add_dialogues(result, *model, dialogues, length, o.batch);
   } else if (!o.data.empty()) {
     const Corpus corpus = load_corpus({.path = o.data, .val_fraction = 0}, tokenizer);
-    const std::int64_t stride = o.stride.value_or(config.context);
-    if (stride > config.context)
+    const std::int64_t stride = o.stride.value_or(context);
+    if (stride > context)
       fail(ExitCode::usage, "stride",
-           "--stride {} is more than the model's context of {}, so tokens would be left out; "
-           "expected at most that",
-           stride, config.context);
-    add_text(result, score_text(*model, config.context, corpus.train, *tokenizer, stride, o.batch), stride);
+           "--stride {} is more than the context of {}, so tokens would be left out; expected at most that", stride,
+           context);
+    add_text(result, score_text(*model, context, corpus.train, *tokenizer, stride, o.batch), stride);
   }
   if (!questions.empty())
     add_choices(result, questions, score_questions(*model, *tokenizer, questions, o.batch), model->context());

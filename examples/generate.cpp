@@ -76,9 +76,9 @@ void declare(Flags& flags, Options& o) {
       "many questions, each for a conversation of its own: one on each line, or in a .jsonl file one JSON text or "
       "dialogue on each line, as for fine-tuning (its answer is left out); -: lines of standard input");
   flags.not_empty();
-  flags.add("length", "N", o.generate.length, "tokens to generate, at most", Range::at_least(1));
+  flags.add("length", "N", o.generate.length, "tokens to generate, at most", Range::count());
   flags.add("samples", "N", o.samples, "texts to generate; the seed of number i, from 0, is --seed + i",
-            Range::count());
+            Range{.low = 1, .high = 1 << 20});
   flags.add_switch("stop-at-end", o.stop_at_end,
                    "a text ends at the tokenizer's end-of-text token; off: it goes on with the next document");
   flags.add("stop", "TEXT", o.stop,
@@ -300,7 +300,8 @@ void print_speed(std::int64_t tokens, double seconds) {
 }
 
 ChatTemplate chat_template_of(const Options& o, const GptSource& source) {
-  if (!o.chat_template.empty()) return chat_template_named(o.chat_template, "--chat-template");
+  if (!o.chat_template.empty())
+    return chat_template_named(o.chat_template, "--chat-template", source.usage().special_tokens);
   return source.chat_template();
 }
 

@@ -73,6 +73,8 @@ class ChatTemplate {
   Marked render_marked(const std::vector<ChatMessage>& messages, const Options& options) const;
 
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
+  /// Adds those that the template's own file or folder did not name: of the model that it is used with.
+  void add_special_tokens(std::map<std::string, std::string> tokens) { special_tokens_.merge(tokens); }
   const std::string& source() const { return source_; }  ///< the template's text
 
  private:

@@ -74,6 +74,23 @@ TEST_CASE("eval prints the same numbers on every mesh") {
   CHECK(contains(cut.output, "1 questions: accuracy "));  // on standard error
 }
 
+TEST_CASE("eval computes no more rows than a text has, and no longer ones") {
+  const Workplace work;
+  REQUIRE(run("train_gpt", work.small_run() + "--out " + work.path("run")).code == 0);
+  std::ofstream(work.folder / "short.txt") << "ABCDEFGH";
+  const auto loss = [&](const std::string& flags) {
+    const Result result = run("eval", "--checkpoint " + work.path("run") + " --json --data " + flags + " 2>/dev/null");
+    CHECK_MESSAGE(result.code == 0, result.output);
+    return number(result.output, "loss");
+  };
+  const std::string text = work.path("short.txt");
+  for (const std::string mesh : {"dp=1", "dp=2", "pp=2", "cp=2", "tp=2"})
+    CHECK(std::abs(loss(text + " --batch 1073741824 --mesh " + mesh) - loss(text + " --batch 1")) < 1e-5);
+  // Windows of 3 tokens: those of a stride, but each sees no more.
+  CHECK(std::abs(loss(text + " --context 3 --mesh pp=2") - loss(text + " --context 3")) < 1e-5);
+  CHECK(loss(text + " --context 3") != loss(text + " --stride 3"));
+}
+
 TEST_CASE("what eval cannot do is refused") {
   const Workplace work;
   REQUIRE(run("train_gpt", work.small_run() + "--out " + work.path("run")).code == 0);
@@ -82,6 +99,10 @@ TEST_CASE("what eval cannot do is refused") {
   check_refused(run("eval", "--data x"), 64, {"--checkpoint is missing"});
   check_refused(run("eval", flags + " --data " + work.path("text.txt") + " --stride 17"), 64,
                 {"--stride 17", "context of 16"});
+  check_refused(run("eval", flags + " --data " + work.path("text.txt") + " --context 17"), 64,
+                {"--context 17", "context of 16"});
+  check_refused(run("eval", flags + " --data " + work.path("text.txt") + " --context 8 --stride 9"), 64,
+                {"--stride 9", "context of 8"});
   check_refused(run("eval", flags + " --choices x --stride 3"), 64, {"--stride"});
   check_refused(run("eval", flags + " --ids x"), 64, {"--logits"});
   std::ofstream(work.folder / "q.jsonl") << "\n{\"query\": 3}\n";

@@ -273,6 +273,18 @@ TEST_CASE("chat template, end tokens and context go with a model through runs, f
     CHECK(contains(content_of(work.path(config)), "\"max_position_embeddings\": 96"));
 }
 
+TEST_CASE("a conversion to a run that was killed can be made again") {
+  const Models m;
+  const fs::path to = m.work.path("killed");
+  fs::create_directories(to / "checkpoints" / "step_00000000.tmp.1.2");
+  const std::string command = "hf " + m.model + " " + to.string();
+  std::ofstream(to / "notes.txt") << "mine";
+  check_refused(run("convert", command), 64, {"exists and is not empty"});
+  fs::remove(to / "notes.txt");
+  const Result again = run("convert", command);
+  CHECK_MESSAGE(again.code == 0, again.output);
+}
+
 TEST_CASE("a tokenizer whose ids are others than those of the model is warned of") {
   const Workplace work;
   const auto train = [&](const std::string& letters, const std::string& flags) {

@@ -57,6 +57,7 @@ TEST_CASE("a command that is refused, or ends with a reason of its own, says not
   twice(64, "--steps 9 --seed 7");
   twice(64, "--steps 9 --layers 1");
   twice(64, "--steps 9 --optimizer sgd");
+  twice(64, "--steps 9 --freeze wte.weight");  // its state would be lost
   twice(64, "--steps 9 --data " + begun.work.path("other.txt"));
   twice(74, "--steps 9", "TRIREME_IO_FAULT=kind=eio,call=open,path=metrics.jsonl");
   twice(70, "--steps 9", "TRIREME_FAULT=throw@step=7,rank=1");

@@ -68,6 +68,12 @@ void refused(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("a template has the special tokens of its model, unless it names its own") {
+  ChatTemplate chat = ChatTemplate::parse("{{ bos_token }}{{ eos_token }}", "chat.jinja", {{"eos_token", "</s>"}});
+  chat.add_special_tokens({{"bos_token", "<s>"}, {"eos_token", "<end>"}});
+  CHECK(chat.render({}, {}) == "<s></s>");
+}
+
 TEST_CASE("conversations become the text that transformers makes with the same chat template") {
   CHECK(check_cases("tests/golden/chat_templates.json") > 50);
 }

@@ -38,14 +38,17 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const std::string& specification,
 
 }  // namespace
 
-ChatTemplate chat_template_named(const std::string& name, const std::string& flag) {
+ChatTemplate chat_template_named(const std::string& name, const std::string& flag,
+                                 const std::map<std::string, std::string>& special_tokens) {
   if (name == "chatml") return ChatTemplate::chatml();
   if (!std::filesystem::exists(name))
     fail(ExitCode::usage, flag,
          "{} {} does not exist; expected a template, a tokenizer_config.json, a folder with one of "
          "them, or chatml; change {}",
          flag, name, flag);
-  return ChatTemplate::load(name);
+  ChatTemplate chat = ChatTemplate::load(name);
+  chat.add_special_tokens(special_tokens);
+  return chat;
 }
 
 DialogueData load_dialogues(const DataOptions& o, const ChatTemplate& chat, std::int64_t context, std::uint64_t seed,
@@ -82,13 +85,14 @@ DialogueData load_dialogues(const DataOptions& o, const ChatTemplate& chat, std:
   return data;
 }
 
-PackedDialogues dialogues_to_evaluate(const std::string& path, const ChatTemplate& chat, std::int64_t context,
+PackedDialogues dialogues_to_evaluate(const std::string& path, const ChatTemplate& chat,
+                                      const std::function<std::int64_t(std::int64_t tokens)>& length_for,
                                       const Tokenizer& tokenizer) {
   std::vector<TokenizedDialogue> all;
   for (const Dialogue& dialogue : parse_dialogues(read_file(path), path))
     for (const RenderedDialogue& sequence : rendered(chat, dialogue, path))
       all.push_back(tokenize(tokenizer, sequence));
-  return {all, context, 0, false};
+  return {all, length_for(tokens_of(all, tokenizer.vocab_size()).count()), 0, false};
 }
 
 bool is_json_lines(const std::string& path) {

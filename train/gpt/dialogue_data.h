@@ -2,7 +2,10 @@
 // Read next: data/chat/dialogues.h, data/chat/packed_dialogues.h.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "data/chat/packed_dialogues.h"
 #include "data/corpus.h"
@@ -16,15 +19,19 @@ struct DialogueData {
   std::shared_ptr<const PackedDialogues> train, validation;  ///< validation: null with --val-fraction 0
 };
 
-/// The template that a flag names: a file, a folder, or chatml. Throws ExitCode::usage if it does not exist.
-ChatTemplate chat_template_named(const std::string& name, const std::string& flag);
+/// The template that a flag names: a file, a folder, or chatml. `special_tokens`: bos_token, eos_token, .. of the model,
+/// for a file that does not name its own. Throws ExitCode::usage if it does not exist.
+ChatTemplate chat_template_named(const std::string& name, const std::string& flag,
+                                 const std::map<std::string, std::string>& special_tokens);
 
 /// Reads, renders, encodes and packs. The last --val-fraction of the dialogues is for validation. `tokenizer`: null for
 /// that of --tokenizer. Throws ExitCode::data, with the line.
 DialogueData load_dialogues(const DataOptions& options, const ChatTemplate& chat, std::int64_t context,
                             std::uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
-/// All dialogues of a file, packed in their order, each once: to evaluate. Throws as load_dialogues().
-PackedDialogues dialogues_to_evaluate(const std::string& path, const ChatTemplate& chat, std::int64_t context,
+/// All dialogues of a file, packed in their order, each once: to evaluate. `length_for`: of a row, for so many tokens of
+/// all dialogues together. Throws as load_dialogues().
+PackedDialogues dialogues_to_evaluate(const std::string& path, const ChatTemplate& chat,
+                                      const std::function<std::int64_t(std::int64_t tokens)>& length_for,
                                       const Tokenizer& tokenizer);
 
 /// Whether --data names one file of JSON lines.

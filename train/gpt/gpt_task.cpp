@@ -245,9 +245,19 @@ void GptTask::set_usage() {
 
 /// That of --chat-template, or for JSON lines that of the model of --init-from, if it has one.
 std::optional<ChatTemplate> GptTask::chat_template() const {
-  if (!o_.data.chat_template.empty()) return chat_template_named(o_.data.chat_template, "--chat-template");
-  if (o_.model.init_from.empty() || !is_json_lines(o_.data.data)) return std::nullopt;
   const std::shared_ptr<ProcessGroup> alone = self_group();
+  if (!o_.data.chat_template.empty()) {
+    std::map<std::string, std::string> special_tokens;
+    constexpr std::string_view bpe = "bpe:";
+    if (!o_.model.init_from.empty()) {
+      special_tokens = GptSource(*alone, o_.model.read_from).usage().special_tokens;
+    } else if (o_.data.tokenizer.starts_with(bpe)) {
+      const std::filesystem::path path = o_.data.tokenizer.substr(bpe.size());
+      if (std::filesystem::is_directory(path)) special_tokens = template_texts(path).special_tokens;
+    }
+    return chat_template_named(o_.data.chat_template, "--chat-template", special_tokens);
+  }
+  if (o_.model.init_from.empty() || !is_json_lines(o_.data.data)) return std::nullopt;
   const GptSource source(*alone, o_.model.read_from);
   if (source.usage().chat_template.empty()) return std::nullopt;
   if (o_.data.packing != Packing::cut || o_.data.document_mask)

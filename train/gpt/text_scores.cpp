@@ -92,12 +92,23 @@ double TextScore::bits_per_byte() const {
   return loss * static_cast<double>(tokens) / (std::log(2.0) * static_cast<double>(bytes));
 }
 
-TextScore score_text(Model& model, std::int64_t context, const TokenRange& tokens, const Tokenizer& tokenizer,
+std::int64_t row_length(const LanguageModel& model, std::int64_t context, std::int64_t tokens) {
+  return std::min(context, model.padded_length(std::max<std::int64_t>(tokens, 1)));
+}
+
+double loss_of_rows(LanguageModel& model, const ValidationSource& rows, std::int64_t length, std::int64_t batch) {
+  const auto dp = static_cast<std::int64_t>(model.mesh().size(Axis::dp));
+  const std::int64_t needed = std::min(batch, (rows.count() + dp - 1) / dp);
+  return validation_loss(model, rows, needed, {}, model.hidden_shape(needed, length));
+}
+
+TextScore score_text(LanguageModel& model, std::int64_t context, const TokenRange& tokens, const Tokenizer& tokenizer,
                      std::int64_t stride, std::int64_t batch) {
-  const StrideWindows windows(tokens, context, stride);
+  const std::int64_t length = row_length(model, context, tokens.count() - 1);
+  const StrideWindows windows(tokens, length, std::min(stride, length));
   return {.tokens = windows.targets(),
           .bytes = bytes_of(tokens, tokenizer),
-          .loss = validation_loss(model, windows, batch)};
+          .loss = loss_of_rows(model, windows, length, batch)};
 }
 
 std::vector<ContinuationScore> score_continuations(Gpt& model, std::vector<Continuation> all, std::int64_t vocab,

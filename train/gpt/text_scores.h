@@ -21,9 +21,15 @@ struct TextScore {
   double bits_per_byte() const;  ///< loss * tokens / (ln 2 * bytes): does not depend on the tokenizer
 };
 
+/// How long a row has to be for `tokens` inputs: `context`, or less, but a padded_length().
+std::int64_t row_length(const LanguageModel& model, std::int64_t context, std::int64_t tokens);
+
+/// validation_loss() of rows of `length` inputs, a row_length(). `batch`: rows in a forward on one dp rank, at most.
+double loss_of_rows(LanguageModel& model, const ValidationSource& rows, std::int64_t length, std::int64_t batch);
+
 /// The same on every mesh up to rounding. `stride`: data/stride_windows.h. `batch`: windows in a forward on one dp
-/// rank. Collective over the mesh.
-TextScore score_text(Model& model, std::int64_t context, const TokenRange& tokens, const Tokenizer& tokenizer,
+/// rank, at most. Collective over the mesh.
+TextScore score_text(LanguageModel& model, std::int64_t context, const TokenRange& tokens, const Tokenizer& tokenizer,
                      std::int64_t stride, std::int64_t batch);
 
 /// A context and its continuation.

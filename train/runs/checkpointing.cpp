@@ -213,7 +213,7 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
     saved_step_ = saved.step;
     saved_seconds_ = saved.seconds;
     emit_saved(saved, last && leaving_);
-    if (export_) export_saved(saved);
+    if (export_) export_saved(saved, last);
     return;
   }
   ++misses_;
@@ -227,12 +227,15 @@ void Checkpointing::report(const checkpoint::Saved& saved, bool last) {
 }
 
 /// The weights are those that were saved, because each save is awaited.
-void Checkpointing::export_saved(const checkpoint::Saved& saved) {
+void Checkpointing::export_saved(const checkpoint::Saved& saved, bool last) {
   events_.emit(Activity{.name = "exporting"});
   try {
     events_.say(export_(saved.path));
   } catch (const Error& error) {  // on all ranks
     if (error.code() != ExitCode::io) throw;
+    if (last)
+      fail(ExitCode::io, "export", "step {}, the last, could not be exported: {}; the checkpoint itself is saved",
+           saved.step, error.reason());
     events_.warn(
         fmt::format("could not export step {}: {}; the checkpoint itself is saved", saved.step, error.reason()));
   }

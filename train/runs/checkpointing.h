@@ -80,7 +80,7 @@ class Checkpointing {
   /// Throws ExitCode::io on every rank if the path `out` now refers to a different folder than at the start.
   void require_own_folder();
   void report(const checkpoint::Saved& saved, bool last);
-  void export_saved(const checkpoint::Saved& saved);
+  void export_saved(const checkpoint::Saved& saved, bool last);
   std::string unfinished_save() const;  // what happened to a pending save, for people
 
   const TrainOptions& options_;

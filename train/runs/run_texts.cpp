@@ -154,8 +154,9 @@ void require_same_data(const nlohmann::json& saved, const RunIdentity& run, cons
   require_same("--val-fraction", saved.at("val_fraction").dump(), nlohmann::json(run.val_fraction).dump(), path);
   if (saved.at("hash").get<std::uint64_t>() == run.data) return;
   fail(ExitCode::usage, "resume",
-       "{} was saved by a run on other data: {}; expected the same tokens; change --data, or start without --resume",
-       path.string(), what_differs(path, run, "text or tokenizer differ"));
+       "{} was saved by a run on other data: {}; expected the same tokens; change --data, or the flag that differs, or "
+       "start without --resume",
+       path.string(), what_differs(path, run, "text, tokenizer (--tokenizer), --chat-template or --packing differ"));
 }
 
 }  // namespace

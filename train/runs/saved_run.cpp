@@ -54,6 +54,20 @@ void require_all_weights(const Model& model, const std::vector<checkpoint::HeldT
     require(names.contains(buffer->name), "resume", "nothing of the checkpoint is loaded into {}", buffer->name);
 }
 
+/// A parameter that the run has trained, and that is now frozen, would lose its state.
+void require_same_frozen(const Checkpoint& saved, const Model& model, const optim::Optimizer& optimizer) {
+  for (const ParameterPtr& parameter : model.parameters()) {
+    if (parameter->requires_grad()) continue;
+    for (const std::string& moment : optimizer.moment_names())
+      if (saved.manifest().tensors.contains(fmt::format("optimizer.{}.{}", moment, parameter->name)))
+        fail(
+            ExitCode::usage, "resume",
+            "{} was trained in the run of {}, and is frozen now; expected the same --freeze; change it, or begin a new "
+            "run with --init-from",
+            parameter->name, saved.path().string());
+  }
+}
+
 /// Each rank loads its part of the checkpoint.
 Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, optim::Optimizer& optimizer,
                     const RunIdentity& run) {
@@ -64,6 +78,7 @@ Resumed load_on_all(ProcessGroup& world, const fs::path& path, Model& model, opt
   fail_together(world, [&] {
     require_same_run(saved, model, run);
     require_same_optimizer(saved, optimizer);
+    require_same_frozen(saved, model, optimizer);
     resumed.dropped = dropped_state(saved, optimizer);
     resumed.progress = read_progress(saved);
     const RunTexts& texts = saved.manifest().run;
@@ -205,17 +220,23 @@ Saved saved_event(const checkpoint::Saved& saved, bool best) {
           .warning = saved.warning};
 }
 
+namespace {
+
+[[noreturn]] void fail_unsaved(const fs::path& out, const checkpoint::Saved& saved) {
+  std::error_code ignored;
+  fs::remove(out / checkpoints_name, ignored);  // if it is empty, so that the command can be repeated
+  fail(ExitCode::io, "checkpoint", "{}", saved.error);
+}
+
+}  // namespace
+
 std::string save_run(const fs::path& out, const Model& model, optim::Optimizer& optimizer, const Progress& progress,
                      const RunIdentity& run) {
   fail_together(model.mesh().world(), [&] { make_directories(out); });
   RunSaver saver(out, model, optimizer, run);
   saver.begin(progress);
   const checkpoint::Saved saved = saver.finish().value();
-  if (!saved.error.empty()) {
-    std::error_code ignored;
-    fs::remove(out / checkpoints_name, ignored);  // if it is empty, so that the command can be repeated
-    fail(ExitCode::io, "checkpoint", "{}", saved.error);
-  }
+  if (!saved.error.empty()) fail_unsaved(out, saved);
   return saved_line(saved_event(saved));
 }
 
@@ -225,7 +246,7 @@ std::string save_weights_of_run(const fs::path& out, const Model& model, const R
   saver.begin(0, checkpoint::held_tensors(whole_weights(model.parameters()), model.buffers(), model.mesh()),
               describe_run(model, {}, run));
   const checkpoint::Saved saved = saver.finish().value();
-  if (!saved.error.empty()) fail(ExitCode::io, "checkpoint", "{}", saved.error);
+  if (!saved.error.empty()) fail_unsaved(out, saved);
   return saved_line(saved_event(saved));
 }
 

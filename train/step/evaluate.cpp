@@ -12,13 +12,15 @@
 namespace trireme {
 
 double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch,
-                       const std::function<void(std::int64_t done, std::int64_t all)>& progress) {
-  return validation_loss_unless(nullptr, model, samples, batch, progress).value();
+                       const std::function<void(std::int64_t done, std::int64_t all)>& progress,
+                       const std::optional<Shape>& hidden) {
+  return validation_loss_unless(nullptr, model, samples, batch, progress, hidden).value();
 }
 
 std::optional<double> validation_loss_unless(const std::function<bool()>& leave, Model& model,
                                              const ValidationSource& samples, std::int64_t batch,
-                                             const std::function<void(std::int64_t done, std::int64_t all)>& progress) {
+                                             const std::function<void(std::int64_t done, std::int64_t all)>& progress,
+                                             const std::optional<Shape>& hidden) {
   // Stages send ahead without waiting. Limiting the micro-batches in flight limits how many pile up between stages.
   constexpr std::int64_t most_at_once = 32;
   const Evaluating guard(model);
@@ -42,12 +44,12 @@ std::optional<double> validation_loss_unless(const std::function<bool()>& leave,
       if (s == 0 && progress) progress(first + round, rounds);
       const std::int64_t sample = (first + round) * per_round + mesh.coord(Axis::dp) * batch;
       const Batch b = model.enter(samples.make_batch(sample, batch));
-      const Tensor hidden = model.hidden(s, input, b);  // [B, T, D]
-      return model.is_last_stage(s) ? model.loss(hidden, b, scale) : hidden;
+      const Tensor h = model.hidden(s, input, b);  // [B, T, D]
+      return model.is_last_stage(s) ? model.loss(h, b, scale) : h;
     };
     loss += executor
                 .run({.forward = forward,
-                      .activation_shape = model.hidden_shape(batch),
+                      .activation_shape = hidden.value_or(model.hidden_shape(batch)),
                       .dtype = model.dtype(),
                       .device = model.device()})
                 .loss.item();

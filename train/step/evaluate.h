@@ -13,15 +13,18 @@ namespace trireme {
 
 /// The mean loss over all valid targets of `samples`, the same on every rank. `batch`: samples per forward pass on one
 /// dp rank. `progress` is called on ranks that have the first stage, with the number of batches done and of all.
-/// Collective over the mesh.
+/// `hidden`: Model::hidden_shape() of a batch whose samples are not as long as the model's context. Collective over the
+/// mesh.
 double validation_loss(Model& model, const ValidationSource& samples, std::int64_t batch,
-                       const std::function<void(std::int64_t done, std::int64_t all)>& progress = {});
+                       const std::function<void(std::int64_t done, std::int64_t all)>& progress = {},
+                       const std::optional<Shape>& hidden = std::nullopt);
 
 /// The same, unless `leave` is true on any rank: then the evaluation ends soon, on all ranks, without a loss. With pp > 1
 /// it ends after at most 32 batches, as the stages work on different ones.
 std::optional<double> validation_loss_unless(const std::function<bool()>& leave, Model& model,
                                              const ValidationSource& samples, std::int64_t batch,
-                                             const std::function<void(std::int64_t done, std::int64_t all)>& progress);
+                                             const std::function<void(std::int64_t done, std::int64_t all)>& progress,
+                                             const std::optional<Shape>& hidden = std::nullopt);
 
 /// Steps between validation losses for --eval-every auto: a twentieth of the run, or more if an evaluation is
 /// expensive. A forward pass takes about a third of what training on the same samples takes. Evaluations then take at
