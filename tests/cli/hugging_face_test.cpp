@@ -276,7 +276,7 @@ TEST_CASE("chat template, end tokens and context go with a model through runs, f
 TEST_CASE("a conversion to a run that was killed can be made again") {
   const Models m;
   const fs::path to = m.work.path("killed");
-  fs::create_directories(to / "checkpoints" / "step_00000000.tmp.1.2");
+  fs::create_directories(to / "checkpoints" / "step_00000000.tmp.0123456789abcdef");
   const std::string command = "hf " + m.model + " " + to.string();
   std::ofstream(to / "notes.txt") << "mine";
   check_refused(run("convert", command), 64, {"exists and is not empty"});

@@ -117,6 +117,16 @@ TEST_CASE("barriers of a team: what each member wrote before is seen by all afte
   }
 }
 
+/// Computes when the main thread's team is gone; if that crashes, so does this program.
+struct AtExit {
+  ~AtExit() {
+    set_threads(2);
+    parallel_for(100, 1, [](std::int64_t, std::int64_t) {});
+    parallel_team(threads(), [](int, int) {});
+  }
+};
+const AtExit at_exit;
+
 TEST_CASE("parts do not split further") {
   const TeamOf size(2);
   std::atomic<int> inner_parts = 0;

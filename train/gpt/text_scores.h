@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/source.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
 #include "models/gpt.h"
