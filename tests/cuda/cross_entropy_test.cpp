@@ -186,6 +186,8 @@ TEST_CASE("cuda cross-entropy: logits of -infinity have probability 0, and NaN i
   CHECK(slice.sum_exp.at(0) == 1);
   CHECK(slice.sum_exp.at(1) == 4);
   CHECK(std::isnan(slice.sum_exp.at(2)));
+  cross_entropy_losses(slice.problem, slice.losses.data());
+  CHECK(slice.losses.at(0) == 0);  // and not 0 * -infinity, of a sum of logits that smoothing would need
   cross_entropy_gradient(slice.problem, 1.0, slice.logits.data());
   for (std::size_t i = 0; i < 4; ++i) CHECK(slice.logits.at(i) == 0);
 }
