@@ -175,7 +175,7 @@ thread_local OwnTeam own;
 /// threads that the child has not.)
 void forget_team_after_fork() {
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
-    static_cast<void>(own.team.release());
+    [[maybe_unused]] const Team* const forgotten = own.team.release();
     Team::current = nullptr;
   });
   static_cast<void>(registered);

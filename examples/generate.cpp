@@ -76,7 +76,7 @@ void declare(Flags& flags, Options& o) {
       "many questions, each for a conversation of its own: one on each line, or in a .jsonl file one JSON text or "
       "dialogue on each line, as for fine-tuning (its answer is left out); -: lines of standard input");
   flags.not_empty();
-  flags.add("length", "N", o.generate.length, "tokens to generate, at most", Range::count());
+  flags.add("length", "N", o.generate.length, "tokens to generate, at most", Range{.low = 1, .high = 1e15});
   flags.add("samples", "N", o.samples, "texts to generate; the seed of number i, from 0, is --seed + i",
             Range{.low = 1, .high = 1 << 20});
   flags.add_switch("stop-at-end", o.stop_at_end,

@@ -60,7 +60,9 @@ void Optimizer::step(double lr, const GradientScale& scale) {
            "{} was frozen when the optimizer was made, and has no state; expected parameters that are trained from the "
            "beginning; unfreeze it first, then make the optimizer",
            slot.shard->parameter->name);
-  require_not_swapped();
+  if (swapped_)
+    fail(ExitCode::usage, "optimizer",
+         "the weights are the averages; expected the weights that are trained; call swap_average() once more before");
   later_.require_updated("optimizer");
   if (DataParallel* const attached = gradients(); attached != nullptr) {
     attached->require_summed("optimizer");
@@ -315,14 +317,7 @@ std::vector<StateTensor> Optimizer::weights() {
   return tensors;
 }
 
-void Optimizer::require_not_swapped() const {
-  if (swapped_)
-    fail(ExitCode::usage, "optimizer",
-         "the weights are the averages; expected the weights that are trained; call swap_average() once more before");
-}
-
 std::vector<StateTensor> Optimizer::weights_and_state() {
-  require_not_swapped();
   std::vector<StateTensor> tensors = weights(), state_tensors = state();
   tensors.insert(tensors.end(), std::make_move_iterator(state_tensors.begin()),
                  std::make_move_iterator(state_tensors.end()));

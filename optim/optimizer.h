@@ -63,8 +63,8 @@ class Optimizer {
   void average_weights(double decay);
   bool averages() const { return average_decay_.has_value(); }
   /// Exchanges weights and averages, as for an evaluation: the model computes with the averages until the next call,
-  /// before which step() and weights_and_state() throw ExitCode::usage. Called twice, it changes no bit. Collective. Throws
-  /// ExitCode::internal without average_weights().
+  /// before which step() throws ExitCode::usage, and what is saved has the averages as its weights. Called twice, it
+  /// changes no bit. Collective. Throws ExitCode::internal without average_weights().
   void swap_average();
   /// Call once if the shards are gradients.shards(). From then on `gradients` chooses the order in which step() updates
   /// the shards, and has the state hashed between updates. state() and weights() first wait until gathered weights have
@@ -149,8 +149,6 @@ class Optimizer {
   /// Both of the public functions call it.
   void step(double lr, const GradientScale& scale);
   std::vector<std::size_t> all_places() const;  ///< of all slots
-  /// Throws ExitCode::usage if the weights are the averages.
-  void require_not_swapped() const;
   /// Throws if a weight was changed, and its master was not.
   void require_masters_current();
 

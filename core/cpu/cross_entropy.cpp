@@ -121,9 +121,10 @@ void cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tens
     for (std::int64_t r = 0; r < targets.count(); ++r) {
       if (target[r] < 0) continue;
       const double lse = std::log(wide(exponentials[r])) + wide(top[r]);
-      sum += lse - (1 - smoothing) * wide(at_target[r]);
+      double row = lse - (1 - smoothing) * wide(at_target[r]);
       // Not without smoothing: 0 * -infinity, for a class that is masked, is no number.
-      if (smoothing > 0) sum -= smoothing * (wide(total[r]) / static_cast<double>(vocab));
+      if (smoothing > 0) row -= smoothing * (wide(total[r]) / static_cast<double>(vocab));
+      sum += row;
     }
     *loss.data<A>() = static_cast<A>(static_cast<accumulate_t<A>>(scale * sum));
   });

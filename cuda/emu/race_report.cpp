@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <link.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <map>
@@ -55,7 +56,7 @@ std::uintptr_t program_begin() {
 std::string kernel_line(std::string line) {
   for (const char* const other : {"/cuda/emu/", "/usr/", "??"})
     if (line.find(other) != std::string::npos) return {};
-  line = line.substr(0, line.find_first_of(" \n"));
+  line = line.substr(0, std::min(line.find(" (discriminator "), line.find('\n')));  // a path may have blanks
   const std::size_t slash = line.rfind('/');
   return slash == std::string::npos ? line : line.substr(slash + 1);
 }

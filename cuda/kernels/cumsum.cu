@@ -1,6 +1,8 @@
 // The kernel of running sums; bytes: cuda/kernels/cumsum.h.
 #include "cuda/kernels/cumsum.h"
 
+#include <type_traits>
+
 #include "cuda/kernels/pieces.h"
 
 namespace trireme::cuda {
@@ -18,10 +20,11 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t first = mine.first / width * length * width + mine.first % width;
   const std::int64_t step = reverse ? -width : width;
   std::int64_t at = reverse ? first + (length - 1) * width : first;
-  float sum = 0;
+  // f64 for f32: an error of each of a million additions would grow with their number.
+  std::conditional_t<std::is_same_v<T, float>, double, float> sum = 0;
   for (std::int64_t i = 0; i < length; ++i, at += step) {
     sum += to_float(x[at]);
-    y[at] = from_float<T>(sum);
+    y[at] = from_float<T>(static_cast<float>(sum));
   }
 }
 

@@ -288,7 +288,6 @@ TEST_CASE("the average of the weights follows the masters, and swapping twice ch
         for (const ParameterPtr& p : model.parameters()) before.push_back(clone(p->local.detach()));
         optimizer->swap_average();
         CHECK_THROWS_WITH_AS(optimizer->step(0.1, 1), doctest::Contains("the weights are the averages"), Error);
-        CHECK_THROWS_WITH_AS(optimizer->weights_and_state(), doctest::Contains("swap_average() once more"), Error);
         for (std::size_t i = 0; i < expected.size(); ++i) {
           const Parameter& p = *model.parameters()[i];
           expected[i].adamw(values(p.grad()), lr_of(step), scale_of(step), step, config);
