@@ -28,6 +28,7 @@ CorePart core_part(int threads);
 /// reports a failure that several processes find, and then calls note_reported(). Always true without a launcher (or
 /// with one that has no job folder).
 bool first_to_report();
+/// Call it when the first one has written its message: see await_report().
 void note_reported();
 /// Of the other processes: returns when the first one has reported, or after ten seconds, as it may have died.
 void await_report();
