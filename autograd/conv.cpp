@@ -128,7 +128,7 @@ Tensor convolve(const char* where, const Tensor& x, const Tensor& weight, const 
           .padding = options.padding,
           .dilation = options.dilation};
   check_conv_extents(where, op.g);
-  // A longer stride gives one output, too, and kernels cut their work by strides.
+  // Any longer stride gives one output, too. Kernels cut their work into strides, so they get the shortest of these.
   op.g.stride[0] = std::min(op.g.stride[0], op.g.height + 2 * op.g.padding[0]);
   op.g.stride[1] = std::min(op.g.stride[1], op.g.width + 2 * op.g.padding[1]);
   op.bias_shape = bias.shape();

@@ -97,8 +97,8 @@ class Engine {
     return gradients;
   }
 
-  /// A gradient of another shape would go on through the graph, or become that of a leaf.
-  /// So would one of another dtype: expected is that of the input, or a wider floating one.
+  /// A gradient of another shape or precision would go on through the graph, or become that of a leaf. f64 belongs to
+  /// f64 alone; f32 and 16 bits may stand for one another, as gradients are cast.
   static void check_gradient(const Node& node, std::size_t input, const Node& of, const Tensor& gradient) {
     if (!gradient.defined()) return;
     const DType dtype = of.gradient_dtype();

@@ -4,11 +4,11 @@
 // a sequence number that grows in program order; the engine (autograd/engine.h) runs them from the newest to the
 // oldest, so backward visits operations, and therefore starts collectives, in the exact reverse order of forward.
 //
-// A gradient has its tensor's dtype, with one exception: some are kept in f32 although the tensor has 16 bits. These are
-// the gradients of parameters, and of tensors that slices, reshapes, sums and elementwise operations compute from
-// parameters alone (`keeps_f32` in autograd/op.h). Such a gradient is a sum over all rows of a
-// batch. In f16 the number of rows in a micro-batch would decide whether that sum overflows and the step is skipped.
-// The gradients of activations keep 16 bits: a row's gradient is the same in any batch.
+// A gradient has its tensor's dtype, with one exception: some are kept in f32 although the tensor has 16 bits. These
+// are the gradients of parameters, and of tensors that slices, reshapes, sums and elementwise operations compute from
+// parameters alone (`keeps_f32` in autograd/op.h). Such a gradient is a sum over all rows of a batch. In f16 the number
+// of rows in a micro-batch would decide whether that sum overflows and the step is skipped. The gradients of
+// activations keep 16 bits: a row's gradient is the same in any batch.
 // Read next: autograd/op.h (how an operation gets onto the tape), then autograd/engine.cpp.
 #pragma once
 
@@ -108,9 +108,9 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   void mark_zero() { stale_ = grad_.defined(); }
   /// Writes the zeros that mark_zero() has promised, if nothing was added since.
   void write_zero();
-  /// For operations that add to the gradient themselves. sum(): the tensor to add to, possibly undefined. consume_beta():
-  /// the factor for its present elements, 0 after mark_zero(), else 1. A caller that takes beta must write every element
-  /// immediately.
+  /// For operations that add to the gradient themselves. sum(): the tensor to add to, possibly undefined.
+  /// consume_beta(): the factor for its present elements, 0 after mark_zero(), else 1. A caller that takes beta must
+  /// write every element immediately.
   Tensor& sum() {
     if (!grad_.defined() && source_) source_();
     return grad_;
@@ -129,8 +129,8 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   void run_hooks_after(int count) { backwards_per_hook_ = count; }
   void run_hooks();  ///< to be called when a backward has added all of its contributions
 
-  /// Whether it is a parameter: its gradient is kept in f32, and may be deferred inside DeferWeightGradients. The input of a
-  /// stage is a leaf too, but its gradient is neither.
+  /// Whether it is a parameter: its gradient is kept in f32, and may be deferred inside DeferWeightGradients. The input
+  /// of a stage is a leaf too, but its gradient is neither.
   bool is_parameter() const { return is_parameter_; }
   /// Its gradient is kept in f32 from here on.
   void set_parameter() { is_parameter_ = true; }

@@ -275,8 +275,8 @@ Tensor with_auxiliary_loss(const Tensor& x, const Tensor& loss);
 
 // ---- recompute.cpp -----------------------------------------------------------------------------------------------
 /// f(x) without keeping what f records: backward runs f again. Gradients of what f captures (parameters) are collected
-/// as usual. Other state that f reads (the micro-batch that dropout is keyed by) must be captured by value;
-/// a tensor that f reads must not be written to before backward, as a copy of it shares its elements.
+/// as usual. Other state that f reads (the micro-batch that dropout is keyed by) must be captured by value.
+/// Do not write to a tensor that f reads before backward has run: a captured copy shares its elements.
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
 
 }  // namespace trireme

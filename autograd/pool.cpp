@@ -113,7 +113,7 @@ struct Window {
 };
 using WindowOf = std::function<Window(std::int64_t output)>;
 
-/// Sums of 16-bit elements may be beyond their range.
+/// x in the dtype of sums: a sum of 16-bit elements may exceed their range.
 Tensor in_sums_dtype(const Tensor& x) { return cast_to(x, accumulate_dtype(x)); }
 
 /// Sums over windows along one dim as a matrix [outputs, extent] of ones and zeros.

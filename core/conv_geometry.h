@@ -30,8 +30,8 @@ struct ConvGeometry {
   std::int64_t out_group() const { return out_channels / groups; }  ///< output channels of a group
 };
 
-/// Kernels, strides, paddings and dilations may be so large: products of two of them fit into 64 bits. Throws
-/// ExitCode::internal.
+/// Refuses kernels, strides, paddings and dilations above 2^30, so that products of two of them fit into 64 bits.
+/// Throws ExitCode::internal.
 inline void require_extents(const char* where, std::initializer_list<std::int64_t> extents) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   for (const std::int64_t extent : extents)

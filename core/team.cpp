@@ -171,8 +171,8 @@ struct OwnTeam {
 };
 thread_local OwnTeam own;
 
-/// A child that fork() makes has this thread alone, and makes a team of its own. (Destroying this one would wait for
-/// threads that the child has not.)
+/// After fork(), the child has only this thread, and makes a team of its own. To destroy the old one would wait for
+/// threads that do not exist there.
 void forget_team_after_fork() {
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
     [[maybe_unused]] const Team* const forgotten = own.team.release();

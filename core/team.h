@@ -2,8 +2,8 @@
 // which lives as long as the rank's thread.
 //
 // Work comes in parts. Each member starts with its own part, which stays in its cache from operation to operation. A
-// member that is done takes parts that nobody has begun, so others take the parts of a thread that the system is not
-// running, because other programs use its core. Members wait for one another by spinning, for about the usual gap between two
+// member that is done takes parts that nobody has begun. So no part waits for a thread that the system has suspended,
+// because other programs use its core. Members wait for one another by spinning, for about the usual gap between two
 // operations, and then sleep.
 // Read next: core/parallel_for.h, what kernels call; core/team.cpp.
 #pragma once

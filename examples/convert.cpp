@@ -85,7 +85,7 @@ std::optional<DType> dtype_named(const std::string& text) {
   return std::nullopt;
 }
 
-/// Whether the folder has no more than a conversion to a run leaves that was killed.
+/// Whether the folder holds only what a killed conversion to a run leaves behind.
 bool has_only_unfinished(const fs::path& folder) {
   std::error_code unknown;
   const fs::path checkpoints = folder / "checkpoints";

@@ -120,7 +120,8 @@ Tensor BatchNorm::forward(const Tensor& x) {
   }
   op.groups = groups_;
   const std::int64_t here = x.count() / std::max<std::int64_t>(channels(), 1);
-  require(here > 1 || !groups_.empty(), "batch_norm",
+  // With at least one on each of several ranks there are two.
+  require(here > (groups_.empty() ? 1 : 0), "batch_norm",
           "{} values per channel in the whole batch, whose variance is not defined; expected at least 2; use a larger "
           "batch, or call eval() of the module",
           here);

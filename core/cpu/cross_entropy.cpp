@@ -122,7 +122,7 @@ void cross_entropy_loss(const Tensor& targets, const Tensor& maximum, const Tens
       if (target[r] < 0) continue;
       const double lse = std::log(wide(exponentials[r])) + wide(top[r]);
       double row = lse - (1 - smoothing) * wide(at_target[r]);
-      // Not without smoothing: 0 * -infinity, for a class that is masked, is no number.
+      // Only with smoothing: of a masked class, 0 * -infinity would be NaN.
       if (smoothing > 0) row -= smoothing * (wide(total[r]) / static_cast<double>(vocab));
       sum += row;
     }

@@ -10,7 +10,7 @@ constexpr std::int64_t cumsum_grain = 16384;  // elements worth a thread
 constexpr std::int64_t column_block = 256;    // columns summed together: their sums stay in L1
 constexpr std::int64_t row_block = 8;         // rows summed together: an addition waits for the one before it
 
-// Sums are f64 for f32: an error of each of a million additions would grow with their number.
+// f32 is summed in f64: in f32, the rounding errors of many additions would add up.
 template <class T>
 using Sum = std::conditional_t<sizeof(T) >= sizeof(float), double, float>;
 

@@ -86,10 +86,10 @@ struct Plan {
   std::size_t bytes(int team, bool apart) const {
     return static_cast<std::size_t>((part_shared() * (apart ? team : 1) + part_sums() + part_own() * team) * size);
   }
-  /// Whether each member packs for itself what it reads of the shared operand. Then members do not wait for one another,
-  /// and others take the parts of one that the system does not run, because other programs use its core. Chosen where each element
-  /// of the shared operand is multiplied so often that packing it once more for each further member costs at most a 32nd.
-  /// Two threads beside two busy programs: a half to a third of the time for [768, 512] x [512, 128]; alone, the same.
+  /// Whether each member packs for itself what it reads of the shared operand. Then members do not wait for one
+  /// another: if the system suspends one, others take its parts. Chosen where each element of the shared operand is
+  /// multiplied so often that packing it once more for each further member costs at most a 32nd. Two threads beside two
+  /// busy programs: a half to a third of the time for [768, 512] x [512, 128]; alone, the same.
   bool packs_apart(const Product& p, int team) const {
     constexpr std::int64_t worth = 32;
     return p.packed_b == nullptr && shared_blocks == 1 && part_shared() * size <= own_block_bytes &&

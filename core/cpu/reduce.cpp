@@ -91,7 +91,7 @@ void reduce_lanes(const T* x, const Layout<1>& reduced, std::int64_t begin, std:
   using A = accumulate_t<T>;
   constexpr std::int64_t width = lanes<A>;
   const std::int64_t stride = reduced.inner_stride(0);
-  constexpr std::int64_t block = 1024;  // rows that are added one after the other; then the sums of blocks are
+  constexpr std::int64_t block = 1024;  // rows of a partial sum: errors grow with the length of a chain of additions
   Vector<A> results[count], totals[count];
   for (auto& result : results) result = Vector<A>{} + neutral<op, A>();
   for (auto& total : totals) total = Vector<A>{} + neutral<op, A>();

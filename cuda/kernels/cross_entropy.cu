@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (mine.count == 0) return;
   const std::int64_t r = mine.first;
   double expected = (1 - p.smoothing) * static_cast<double>(p.target_logit[r]);
-  // Not without smoothing: 0 * -infinity, for a class that is masked, is no number.
+  // Only with smoothing: of a masked class, 0 * -infinity would be NaN.
   if (p.smoothing > 0)
     expected += p.smoothing * (static_cast<double>(p.logit_sum[r]) / static_cast<double>(p.vocabulary));
   const double lse = log(static_cast<double>(p.sum_exp[r])) + static_cast<double>(p.maximum[r]);

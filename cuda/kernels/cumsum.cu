@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t first = mine.first / width * length * width + mine.first % width;
   const std::int64_t step = reverse ? -width : width;
   std::int64_t at = reverse ? first + (length - 1) * width : first;
-  // f64 for f32: an error of each of a million additions would grow with their number.
+  // f32 is summed in f64: in f32, the rounding errors of many additions would add up.
   std::conditional_t<std::is_same_v<T, float>, double, float> sum = 0;
   for (std::int64_t i = 0; i < length; ++i, at += step) {
     sum += to_float(x[at]);

@@ -73,7 +73,7 @@ class ChatTemplate {
   Marked render_marked(const std::vector<ChatMessage>& messages, const Options& options) const;
 
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
-  /// Adds those that the template's own file or folder did not name: of the model that it is used with.
+  /// Adds special tokens of the model, such as bos_token. Those that the template's own file or folder names stay.
   void add_special_tokens(std::map<std::string, std::string> tokens) { special_tokens_.merge(tokens); }
   const std::string& source() const { return source_; }  ///< the template's text
 

@@ -65,7 +65,7 @@ class ZeroGradients {
     Tensor sum;                // [piece] f32; undefined: no piece has arrived
     int pieces = 0;            // that have arrived in this step
     bool summed = false;       // the sum of `sum` over copies has started: it must not be touched
-    Tensor after_replica_sum;  // [piece] f32: pieces that arrived after that, to be summed separately
+    Tensor after_replica_sum;  // [piece] f32: pieces that arrived after that sum had begun
   };
   struct Round {
     std::vector<std::size_t> buckets;  // of one chunk, in sending order

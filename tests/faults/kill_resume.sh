@@ -27,7 +27,8 @@ killed_run() {
   unset TRIREME_FAULT
   kill_left_overs
   # Under mpirun, a rank that waits for the killed one may see that it is gone before mpirun does, and end the job: 75.
-  if [ "$code" -ne 137 ] && ! { [ "$how" = mpi ] && [ "$code" -eq 75 ]; }; then
+  if [ "$code" -ne 137 ] &&
+    ! { [ "$how" = mpi ] && [ "$code" -eq 75 ] && grep -q 'ended by signal 9' "$work/$name.log"; }; then
     note "$name: expected a killed run, got exit code $code"
     show "$name"
     return 1

@@ -117,6 +117,20 @@ TEST_CASE("BatchNorm is that of one rank also if ranks have different numbers of
   });
 }
 
+TEST_CASE("BatchNorm refuses a rank without samples, and one value per channel on one rank") {
+  const auto refused = [](const MeshPtr& mesh, std::int64_t samples) {
+    nn::BatchNorm1d norm(nn::Build(mesh, DType::f64, 3) / "norm", 3);
+    CHECK(says(error_of(
+                   [&] {
+                     norm(Tensor::zeros({samples, 3}, DType::f64));
+                   },
+                   ExitCode::internal),
+               "whose variance is not defined"));
+  };
+  run_mesh("dp=1", [&](const MeshPtr& mesh) { refused(mesh, 1); });
+  run_mesh("dp=2", [&](const MeshPtr& mesh) { refused(mesh, 0); });
+}
+
 TEST_CASE("BatchNorm's positions may be split over cp and tp") {
   // [N, C, L]: L is cut over cp, then over tp with sequence parallelism, as the stream of a sequence model is.
   const auto run = [](const std::string& text, bool sequence, Collected& results) {

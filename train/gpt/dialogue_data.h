@@ -19,8 +19,9 @@ struct DialogueData {
   std::shared_ptr<const PackedDialogues> train, validation;  ///< validation: null with --val-fraction 0
 };
 
-/// The template that a flag names: a file, a folder, or chatml. `special_tokens`: bos_token, eos_token, .. of the model,
-/// for a file that does not name its own. Throws ExitCode::usage if it does not exist.
+/// Loads the template that a flag names: a file, a folder, or chatml. `special_tokens` are those of the model, such as
+/// bos_token; a template whose own file or folder names them keeps its own. Throws ExitCode::usage if it does not
+/// exist.
 ChatTemplate chat_template_named(const std::string& name, const std::string& flag,
                                  const std::map<std::string, std::string>& special_tokens);
 
@@ -28,8 +29,8 @@ ChatTemplate chat_template_named(const std::string& name, const std::string& fla
 /// that of --tokenizer. Throws ExitCode::data, with the line.
 DialogueData load_dialogues(const DataOptions& options, const ChatTemplate& chat, std::int64_t context,
                             std::uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
-/// All dialogues of a file, packed in their order, each once: to evaluate. `length_for`: of a row, for so many tokens of
-/// all dialogues together. Throws as load_dialogues().
+/// All dialogues of a file, packed in their order, each once: to evaluate. `length_for` gives
+/// the length of a row, from the number of tokens of all dialogues together. Throws as load_dialogues().
 PackedDialogues dialogues_to_evaluate(const std::string& path, const ChatTemplate& chat,
                                       const std::function<std::int64_t(std::int64_t tokens)>& length_for,
                                       const Tokenizer& tokenizer);

@@ -92,8 +92,8 @@ std::string tokenizer_row(const GptOptions& o, const Tokenizer& tokenizer, const
              o.model.preset);
 }
 
-/// How `here`, the tokenizer of --tokenizer, differs from that of the model with which training begins; empty: no common
-/// id is another token.
+/// How `here`, the tokenizer of --tokenizer, differs from that of the model with which training begins; empty: their
+/// common ids are the same tokens.
 std::string token_difference(const Tokenizer& here, const Tokenizer& there) {
   for (std::int32_t id = 0; id < std::min(here.vocab_size(), there.vocab_size()); ++id) {
     const std::string one = here.decode({{id}}), other = there.decode({{id}});

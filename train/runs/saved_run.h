@@ -90,8 +90,8 @@ std::optional<Resumed> load_newest_run(const std::filesystem::path& out, Model& 
 
 /// Loads only weights and buffers, from a checkpoint that every rank has opened: for generation, on any mesh. Throws
 /// the same error on every rank; ExitCode::usage if the ranks have opened different checkpoints. Collective over the
-/// model's mesh. Weights are converted to the model's dtype; one in f32 has the optimizer's f32 copy of a 16-bit weight.
-/// Without `adapters`, those of the model keep their values: the run has none.
+/// model's mesh. Weights are converted to the model's dtype; one in f32 has the optimizer's f32 copy of a 16-bit
+/// weight. `adapters`: false if the run has none; the adapters of the model then keep their values.
 void load_weights(checkpoint::Checkpoint& saved, Model& model, bool adapters = true);
 /// The same with the average of the weights in their place. Throws ExitCode::usage if the run kept none (--ema-decay).
 void load_average(checkpoint::Checkpoint& saved, Model& model);
