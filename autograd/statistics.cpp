@@ -143,6 +143,7 @@ Tensor argmin(const Tensor& x, int dim, bool keep_dim) {
 TopK topk(const Tensor& x, std::int64_t k, int dim) {
   require_floating("topk", x);
   const int along = checked_dim("topk", x, dim);
+  require(x.size(along) > 0, "topk", "dim {} of {} has no elements; expected at least one", dim, x.shape());
   require(k >= 1 && k <= x.size(along), "topk", "the {} largest along dim {} of {}; expected 1 to {}", k, dim,
           x.shape(), x.size(along));
   require_all_columns("topk", x, along);

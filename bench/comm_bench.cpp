@@ -25,7 +25,7 @@
 #include "bench/command_line.h"
 #include "core/cores.h"
 #include "cuda/runtime/open.h"
-#include "parallel/comm/nccl_launch.h"
+#include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/mesh/mesh.h"
 

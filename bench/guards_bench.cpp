@@ -9,7 +9,7 @@
 // over the ten steps between two of them. "hashes" are those of shards around every update, and "moments" those of
 // --check-state. Each is timed alone, in processor time, so that other programs do not count, and on uncached memory,
 // although in a step some of it is cached. Costs grow with parameters, steps with parameters times tokens: with more
-// tokens each share is smaller. Read next: train/guards/guards.h.
+// tokens each share is smaller. Read next: train/loop/guards.h.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>

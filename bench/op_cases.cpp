@@ -16,7 +16,7 @@
 #include "nn/losses.h"
 #include "nn/recurrent.h"
 #include "optim/optimizer.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
 
 namespace trireme::bench {
 namespace {

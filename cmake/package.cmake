@@ -4,13 +4,13 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # In the order in which a linker wants them: each uses those to its right.
-set(trireme_layers training nccl_absent cuda_absent models optim nn zero checkpoint pipeline grad_sync parameters mesh
-    comm autograd data core)
+set(trireme_layers ops checks training nccl_absent cuda_absent models optim nn zero checkpoint pipeline data_parallel
+    parameters mesh comm autograd data core)
 add_library(trireme_parallel INTERFACE)
 target_link_libraries(trireme_parallel INTERFACE trireme_zero trireme_checkpoint trireme_pipeline)
 # Without MPI and GPU; a program adds Trireme::mpi, or links Trireme::train_cuda.
 add_library(trireme_train_cpu INTERFACE)
-target_link_libraries(trireme_train_cpu INTERFACE trireme_training trireme_nccl_absent trireme_cuda_absent)
+target_link_libraries(trireme_train_cpu INTERFACE trireme_ops trireme_nccl_absent trireme_cuda_absent)
 add_library(trireme_all INTERFACE)
 target_link_libraries(trireme_all INTERFACE trireme_train_cpu)
 
@@ -39,7 +39,7 @@ endif()
 if(trireme_with_cuda)
   list(APPEND Trireme_exports train_cuda)
   add_library(trireme_train_cuda INTERFACE)
-  target_link_libraries(trireme_train_cuda INTERFACE trireme_training trireme_nccl trireme_cuda)
+  target_link_libraries(trireme_train_cuda INTERFACE trireme_ops trireme_nccl trireme_cuda)
   trireme_publish(TriremeCudaTargets trireme_train_cuda train_cuda)
   foreach(part nccl cuda cuda_libraries cuda_library_problems cublaslt cudnn)
     if(TARGET trireme_${part} AND NOT (part STREQUAL nccl AND NOT trireme_with_nccl))
@@ -54,9 +54,9 @@ set(source_folders core autograd data parallel nn optim models train)
 list(TRANSFORM source_folders APPEND /*.h OUTPUT_VARIABLE patterns)
 list(TRANSFORM patterns PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB_RECURSE headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${patterns})
-list(FILTER headers EXCLUDE REGEX "^(core/cpu/|data/prepare/|parallel/comm/(mpi|nccl)_|train/explore/)")
+list(FILTER headers EXCLUDE REGEX "^(core/cpu/|data/prepare/|parallel/comm/(mpi|nccl)/)")
 list(APPEND headers core/cpu/processor.h cuda/choices.h cuda/runtime/open.h cuda/selection.h
-     parallel/comm/mpi_transport.h)
+     check/parity/models.h check/parity/parity.h ops/run/train_program.h parallel/comm/mpi/transport.h)
 list(JOIN headers "\n" header_lines)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/headers.txt CONTENT "${header_lines}\n")
 list(TRANSFORM headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE header_files)

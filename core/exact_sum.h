@@ -3,7 +3,8 @@
 //
 // The sum is a fixed-point number: 32 bits in each 64-bit word, over the whole range of f64. A number of 53 bits is
 // added to three words; what exceeds 32 bits stays in its word until carry(). Sums of words are integer sums, which are
-// exact, so ranks may all-reduce them (as i64). Read next: core/cpu/reduce.cpp, parallel/gradient_norm.cpp.
+// exact, so ranks may all-reduce them (as i64). Read next: core/cpu/reduce.cpp,
+// parallel/data_parallel/gradient_norm.cpp.
 #pragma once
 
 #include <array>

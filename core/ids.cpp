@@ -37,7 +37,7 @@ void note_extremes(const Tensor& ids, const Tensor& copy) {
 
 void check_ids(std::string_view where, std::string_view what, const Tensor& ids, const IdRange& range,
                std::string_view remedy) {
-  require(ids.dtype() == DType::i32, where, "expected a {} in i32, got {}; convert with cast(ids, DType::i32)", what,
+  require(ids.dtype() == DType::i32, where, "expected each {} in i32, got {}; convert with cast(ids, DType::i32)", what,
           name(ids.dtype()));
   if (ids.count() == 0) return;
   constexpr std::int64_t smallest = std::numeric_limits<std::int32_t>::min(), largest = -(smallest + 1);

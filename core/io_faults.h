@@ -31,7 +31,7 @@ struct IoFault {
   std::string call, path;                 ///< which are counted; empty: all
   std::string journal;                    ///< a file that gets every operation with its data; empty: none
   std::optional<int> rank;                ///< the launcher's rank whose process it is for; not set: every one
-  std::optional<std::int64_t> start = 0;  ///< which start of the job, as in train/faults/injection.h; not set: any
+  std::optional<std::int64_t> start = 0;  ///< which start of the job, as in check/faults/injection.h; not set: any
 };
 
 /// Parses the text form above. Throws ExitCode::usage, with the grammar, if it is malformed.

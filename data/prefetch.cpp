@@ -2,7 +2,6 @@
 // the queue before it makes the batch, so that batches come out in order.
 #include "data/prefetch.h"
 
-#include <chrono>
 #include <utility>
 
 #include "core/cores.h"
@@ -86,10 +85,8 @@ void Loader::run() {
 }
 
 Batch Loader::next() {
-  const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !items_.empty() && items_.front()->ready; });
-  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (items_.front()->error) std::rethrow_exception(items_.front()->error);  // and stays there
   Batch batch = std::move(items_.front()->batch);
   items_.pop_front();

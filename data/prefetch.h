@@ -45,9 +45,6 @@ class Loader {
   /// Continues with the step that begins after `consumed` samples; prepared batches are dropped.
   void seek(std::int64_t consumed);
 
-  /// Seconds that next() has waited in all: the data time that was not hidden.
-  double seconds_waited() const { return waited_; }
-
  private:
   struct Item {
     Batch batch;
@@ -65,7 +62,6 @@ class Loader {
 
   // Used by the consumer only, in next() and seek().
   std::int64_t consumed_, delivered_ = 0;  // delivered: micro-batches of the current step
-  double waited_ = 0;
 
   // Shared, under the mutex.
   std::mutex mutex_;

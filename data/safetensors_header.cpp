@@ -9,6 +9,7 @@
 
 #include "core/extents.h"
 #include "data/json.h"
+#include "data/lfs_pointer.h"
 #include "data/safetensors.h"
 #include "data/utf8.h"
 
@@ -66,6 +67,7 @@ class Parser {
   }
 
   std::uint64_t header_length() const {
+    refuse_lfs_pointer({reinterpret_cast<const char*>(content_.data()), content_.size()}, path_);
     if (content_.size() < length_bytes)
       refuse(content_.size(),
              fmt::format("the file ends here, too short for a header; expected at least {} bytes", length_bytes));

@@ -15,13 +15,13 @@
 #include "train/gpt/saved_gpt.h"
 #include "train/program/output.h"
 #include "train/program/program.h"
+#include "train/program/progress.h"
 #include "train/program/screen.h"
 #include "train/program/text_width.h"
 #include "train/program/units.h"
 #include "train/program/version.h"
 #include "train/runs/checkpoint_report.h"
 #include "train/runs/saved_run.h"
-#include "train/terminal/progress.h"
 
 using namespace trireme;
 

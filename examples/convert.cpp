@@ -32,10 +32,10 @@
 #include "train/program/launcher.h"
 #include "train/program/output.h"
 #include "train/program/program.h"
+#include "train/program/progress.h"
 #include "train/program/screen.h"
 #include "train/program/units.h"
 #include "train/runs/saved_run.h"
-#include "train/terminal/progress.h"
 
 using namespace trireme;
 namespace fs = std::filesystem;
@@ -201,8 +201,8 @@ Made made_from(const GptSource& source, const std::string& format, bool adapted)
   return source.folder() == nullptr ? Made::folder : Made::run;
 }
 
-/// The texts of another model's folder would give the weights another tokenizer. The two may differ in what they do with
-/// a text before it is cut into tokens, so only their sizes are compared.
+/// The texts of another model's folder would give the weights another tokenizer. The two may differ in what they do
+/// with a text before it is cut into tokens, so only their sizes are compared.
 void require_same_tokenizer(const GptSource& source, const fs::path& texts_from) {
   const std::shared_ptr<const Tokenizer> own = tokenizer_of(source);
   if (own == nullptr || !is_there(texts_from / "tokenizer.json")) return;

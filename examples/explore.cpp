@@ -6,7 +6,7 @@
 //   build/bin/explore --replay 'bits --mesh=dp=2 then --verify=on'
 //
 // A wrong case is shrunk to the smallest flags that still fail, and printed as a command. Exit code 0: nothing was
-// wrong; 1: something was, or a replayed case was refused; 130: interrupted. Read next: train/explore/kinds.h.
+// wrong; 1: something was, or a replayed case was refused; 130: interrupted. Read next: check/explore/kinds.h.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,14 +14,14 @@
 #include <csignal>
 #include <sstream>
 
+#include "check/explore/explorer.h"
 #include "core/io.h"
-#include "train/explore/explorer.h"
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
+#include "train/program/progress.h"
 #include "train/program/screen.h"
 #include "train/program/units.h"
-#include "train/terminal/progress.h"
 
 using namespace trireme;
 using namespace trireme::explore;

@@ -8,19 +8,20 @@
 // Runs three steps on one rank and on the mesh, and prints the largest relative differences of loss, gradients before
 // clipping and weights. Exit code 0: all differences are within --tolerance; 1: some are not. Without --tolerance there
 // are two more rules. In bf16 and f16, both runs are compared with one rank in f32, and the mesh may be six times as
-// far from it as one rank is (rounding_ratio). A larger difference is still accepted if rounding on one rank can cause it
-// (rounding_reach).
-// Read next: train/parity/parity.h, train/parity/rounding.h, train/loop/task.h.
+// far from it as one rank is (rounding_ratio). A larger difference is still accepted if rounding on one rank can cause
+// it (rounding_reach).
+// Read next: check/parity/parity.h, check/parity/rounding.h, train/loop/task.h.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <mutex>
 #include <optional>
 
+#include "check/parity/models.h"
+#include "check/parity/rounding.h"
 #include "examples/tasks/list.h"
 #include "train/gpt/parity_options.h"
 #include "train/launch/ranks.h"
-#include "train/parity/rounding.h"
 #include "train/program/launcher.h"
 #include "train/program/output.h"
 #include "train/program/program.h"

@@ -5,10 +5,10 @@
 //   build/bin/parity_matrix --covering       a subset in which every pair of choices occurs
 //   build/bin/parity_matrix --device cuda    the meshes on a GPU, which all ranks share
 //
-// In f32, a relative difference of 1e-5 is accepted. The subset also runs in bf16: there, a mesh may be six times as far
-// from one rank in f32 as one rank in bf16 is. A larger distance is accepted only if rounding on one rank explains it; a
-// line says so. Each failure is one line with the command that reproduces it.
-// Read next: train/parity/parity_matrix.h, train/parity/rounding.h.
+// In f32, a relative difference of 1e-5 is accepted. The subset also runs in bf16: there, a mesh may be six times as
+// far from one rank in f32 as one rank in bf16 is. A larger distance is accepted only if rounding on one rank explains
+// it; a line says so. Each failure is one line with the command that reproduces it.
+// Read next: check/parity/parity_matrix.h, check/parity/rounding.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,16 +17,16 @@
 #include <map>
 #include <mutex>
 
+#include "check/parity/models.h"
+#include "check/parity/parity_matrix.h"
+#include "check/parity/rounding.h"
 #include "core/parallel_for.h"
-#include "train/gpt/gpt_parity.h"
 #include "train/gpt/parity_options.h"
 #include "train/launch/ranks.h"
-#include "train/parity/parity_matrix.h"
-#include "train/parity/rounding.h"
 #include "train/program/program.h"
+#include "train/program/progress.h"
 #include "train/program/screen.h"
 #include "train/program/units.h"
-#include "train/terminal/progress.h"
 
 using namespace trireme;
 

@@ -5,7 +5,7 @@
 //   build/bin/plot run1 --svg loss.svg       for a light and a dark page
 //
 // A RUN is the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl.
-// Read next: train/plot/curves.h, train/plot/braille.h, examples/pictures/curves.h.
+// Read next: ops/plot/curves.h, ops/plot/braille.h, examples/pictures/curves.h.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -15,8 +15,8 @@
 #include "core/error.h"
 #include "core/io.h"
 #include "examples/pictures/curves.h"
-#include "train/plot/braille.h"
-#include "train/plot/curves.h"
+#include "ops/plot/braille.h"
+#include "ops/plot/curves.h"
 #include "train/program/output.h"
 #include "train/program/program.h"
 #include "train/program/screen.h"

@@ -26,10 +26,10 @@
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
+#include "train/program/progress.h"
 #include "train/program/removed_on_signal.h"
 #include "train/program/screen.h"
 #include "train/program/units.h"
-#include "train/terminal/progress.h"
 
 namespace {
 

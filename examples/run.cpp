@@ -5,13 +5,13 @@
 //   build/bin/run --restarts 5 -- build/bin/train_gpt --data text --mesh dp=2 --checkpoint-every 100 --out run1
 //
 // Incidents are recorded in OUT/incidents.jsonl, and listed in a table at the end. On SIGTERM, SIGINT or SIGUSR2, the
-// job saves and leaves; exit code 75. Read next: train/supervisor/supervisor.h; docs/operations.md.
+// job saves and leaves; exit code 75. Read next: ops/supervisor/supervisor.h; docs/operations.md.
 #include <algorithm>
 #include <cstdio>
 
+#include "ops/supervisor/supervisor.h"
 #include "train/options/flags.h"
 #include "train/program/program.h"
-#include "train/supervisor/supervisor.h"
 
 using namespace trireme;
 

@@ -6,7 +6,7 @@
 //
 // Read next: examples/tasks/vit.cpp and examples/tasks/sort.cpp, each a model, its data and its flags in one file.
 #include "examples/tasks/list.h"
-#include "train/loop/training.h"
+#include "ops/run/train_program.h"
 #include "train/program/program.h"
 #include "train/program/signals.h"
 
@@ -21,6 +21,6 @@ int main(int argc, char** argv) {
     flags.example("train --task vit --steps 200 --mesh dp=2 --out run1");
     declare_task_choice(flags, name);
     declare_task(flags, *task);
-    return read_task_flags(argc, argv, flags, *task) ? train(*task) : 0;
+    return train_program(argc, argv, flags, *task);
   });
 }

@@ -4,8 +4,8 @@
 //
 // Read next: train/loop/rank_run.cpp (the run, with the loop), train/gpt/gpt_task.h (the model and its text),
 // train/step/trainer.h.
+#include "ops/run/train_program.h"
 #include "train/gpt/gpt_task.h"
-#include "train/loop/training.h"
 #include "train/program/program.h"
 
 using namespace trireme;

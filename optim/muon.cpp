@@ -10,8 +10,6 @@
 
 namespace trireme::optim {
 
-std::string_view name(MuonScale scale) { return scale == MuonScale::original ? "original" : "match-rms-adamw"; }
-
 double update_factor(MuonScale scale, std::int64_t rows, std::int64_t columns) {
   const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
   return scale == MuonScale::original ? std::sqrt(std::max(1.0, r / c)) : 0.2 * std::sqrt(std::max(r, c));

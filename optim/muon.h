@@ -1,6 +1,7 @@
 // Muon: momentum whose direction is orthogonalised, for the matrices between hidden layers; AdamW for all else.
 //
-// For a matrix W [R, C] with gradient G (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"):
+// For a matrix W [R, C] with gradient G (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural
+// networks"):
 //
 //   M = momentum M + (1 - momentum) G
 //   U = momentum M + (1 - momentum) G        (Nesterov; without it, U = M)
@@ -36,7 +37,10 @@ enum class MuonScale : std::uint8_t {
   original,         ///< sqrt(max(1, R / C)): Jordan et al. 2024
   match_rms_adamw,  ///< 0.2 sqrt(max(R, C)): the size of AdamW's, and its rates (Liu et al. 2025, section 2.2)
 };
-std::string_view name(MuonScale scale);  ///< "original", "match-rms-adamw"
+/// "original", "match-rms-adamw".
+constexpr std::string_view name(MuonScale scale) {
+  return scale == MuonScale::original ? "original" : "match-rms-adamw";
+}
 /// That factor for a matrix of this size.
 double update_factor(MuonScale scale, std::int64_t rows, std::int64_t columns);
 

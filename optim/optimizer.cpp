@@ -66,25 +66,32 @@ void Optimizer::step(double lr, const GradientScale& scale) {
   later_.require_updated("optimizer");
   if (DataParallel* const attached = gradients(); attached != nullptr) {
     attached->require_summed("optimizer");
-    require_masters_current();
-    ++steps_;
-    prepare(scale);
-    attached->update([&](std::span<const std::size_t> places) { update(places, lr, scale); });
-    note_versions();
-    return;
-  }
-  for (const Slot& slot : slots_) {
-    require(slot.shard->group == nullptr, "optimizer",
-            "{} is sharded over data-parallel ranks, and nothing sums its gradient; expected attach() before step()",
-            slot.shard->parameter->name);
-    if (!slot.shard->parameter->requires_grad()) continue;
-    static_cast<void>(gradient_of(*slot.shard));
+  } else {
+    require_own_gradients();
   }
   require_masters_current();
   ++steps_;
   prepare(scale);
-  update(all_places(), lr, scale);
+  over_shards([&](std::span<const std::size_t> places) { update_shards(places, lr, scale); });
   note_versions();
+}
+
+// What attach() was given decides in which order, and communicates in between.
+void Optimizer::over_shards(const DataParallel::UpdateShards& change) {
+  if (DataParallel* const attached = gradients(); attached != nullptr) {
+    attached->update(change);
+  } else {
+    change(all_places());
+  }
+}
+
+void Optimizer::require_own_gradients() const {
+  for (const Slot& slot : slots_) {
+    require(slot.shard->group == nullptr, "optimizer",
+            "{} is sharded over data-parallel ranks, and nothing sums its gradient; expected attach() before step()",
+            slot.shard->parameter->name);
+    if (slot.shard->parameter->requires_grad()) static_cast<void>(gradient_of(*slot.shard));
+  }
 }
 
 void Optimizer::note_versions() {
@@ -161,7 +168,7 @@ DataParallel* Optimizer::gradients() const {
   return gradients_;
 }
 
-void Optimizer::update(std::span<const std::size_t> places, double lr, const GradientScale& scale) {
+void Optimizer::update_shards(std::span<const std::size_t> places, double lr, const GradientScale& scale) {
   change_weights(places, true, [&](std::span<const Operands> operands) {
     apply_by_rate(operands, lr, scale);
     for (const Operands& o : operands) {
@@ -270,7 +277,7 @@ void Optimizer::average_weights(double decay) {
 void Optimizer::swap_average() {
   require(averages(), "optimizer", "there is no average of the weights; expected average_weights() before");
   swapped_ = !swapped_;
-  const auto swap = [&](std::span<const std::size_t> places) {
+  over_shards([&](std::span<const std::size_t> places) {
     change_weights(places, false, [](std::span<const Operands> operands) {
       for (const Operands& o : operands) {
         Tensor average = o.average, master = o.master, low = o.low_precision;
@@ -280,11 +287,7 @@ void Optimizer::swap_average() {
         if (low.defined()) copy(master, low);
       }
     });
-  };
-  if (DataParallel* const attached = gradients(); attached != nullptr)
-    attached->update(swap);
-  else
-    swap(all_places());
+  });
   note_versions();
 }
 

@@ -5,8 +5,8 @@
 // parameter is its own master. Only the optimizer may write to a weight that has a copy: step() refuses other changes,
 // which the copy would overwrite. Gradients are the parameter's f32 main gradients, already summed over ranks.
 // Offloaded state is on the host: gradients are copied there, and new weights back to their device.
-// Muon is in optim/muon.h, Adafactor in optim/adafactor.h. Read next: parallel/data_parallel.h,
-// parallel/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
+// Muon is in optim/muon.h, Adafactor in optim/adafactor.h. Read next: parallel/data_parallel/data_parallel.h,
+// parallel/data_parallel/gradient_norm.h (clipping), core/cpu/optimizer.cpp (the passes).
 #pragma once
 
 #include <functional>
@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "optim/parameter_factors.h"
-#include "parallel/data_parallel.h"
+#include "parallel/data_parallel/data_parallel.h"
 #include "parallel/parameters/later_parameters.h"
 #include "parallel/parameters/state_tensor.h"
 
 namespace trireme::optim {
 
-/// The base of all optimizers: make one with make_adamw(), make_sgd(), make_lion() or make_muon().
+/// The base of all optimizers: make one with make_adamw(), make_sgd(), make_lion(), make_muon()
+/// or make_adafactor().
 /// @snippet training_test.cpp optimizers
 class Optimizer {
  public:
@@ -91,7 +92,7 @@ class Optimizer {
   const std::vector<std::string>& moment_names() const { return moment_names_; }
 
  protected:
-  /// `moments_of` chooses a parameter's moments from the names; by default all.
+  /// Which of the moment names a parameter has; by default all.
   using MomentsOf = std::function<std::vector<std::string>(const Parameter&)>;
   Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory,
             const MomentsOf& moments_of = {});
@@ -141,14 +142,20 @@ class Optimizer {
   /// See Change.
   void change_weights(std::span<const std::size_t> places, bool with_gradients, const Change& change);
   /// Updates shards in one pass, on a GPU in one or few launches.
-  void update(std::span<const std::size_t> places, double lr, const GradientScale& scale);
+  void update_shards(std::span<const std::size_t> places, double lr, const GradientScale& scale);
   /// Calls apply() for each learning rate.
   void apply_by_rate(std::span<const Operands> operands, double lr, const GradientScale& scale);
   /// As the public ones; null: without a mesh.
   void set_factors(const ParameterFactors& lr, const ParameterFactors& decay, const DeviceMesh* mesh);
-  /// Both of the public functions call it.
+  /// What both public functions do.
   void step(double lr, const GradientScale& scale);
+  /// Calls `change` for all shards, in the order of what attach() was given.
+  void over_shards(const DataParallel::UpdateShards& change);
+  /// Without attach(): throws if a shard is not a whole parameter, or has no gradient.
+  void require_own_gradients() const;
   std::vector<std::size_t> all_places() const;  ///< of all slots
+  /// What attach() was given, or null. Throws if it no longer exists.
+  DataParallel* gradients() const;
   /// Throws if a weight was changed, and its master was not.
   void require_masters_current();
 
@@ -159,9 +166,6 @@ class Optimizer {
   std::vector<Operands> batch_;
   std::vector<std::string> moment_names_;
   bool offloaded_;
-  /// What attach() was given, or null. Throws if it no longer exists.
-  DataParallel* gradients() const;
-
   DataParallel* gradients_ = nullptr;  // read by gradients()
   std::weak_ptr<const bool> gradients_lifetime_;
   std::int64_t steps_ = 0;

@@ -5,7 +5,7 @@
 // bits are the same. For tiles that gemm_sm90 divides (cuda/kernels/gemm_cut.h), it changes the order of the sum, and
 // so the last bits. If blocks took their tiles from a counter, no margin would be necessary. But the counter would need
 // memory that is set to zero before every launch, and a second message between the warps of a block for every tile.
-// Read next: parallel/comm/nccl_library.cpp, which sets the margin.
+// Read next: parallel/comm/nccl/library.cpp, which sets the margin.
 #pragma once
 
 #include <algorithm>

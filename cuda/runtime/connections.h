@@ -3,7 +3,7 @@
 // queue. Then work waits for work of another stream that was queued before it. Between ranks this can be a deadlock:
 // what it waits for may wait for another rank, which waits for this one. So we ask for 32, and count streams.
 // (CUDA C++ Programming Guide, "CUDA Environment Variables".)
-// Read next: cuda/runtime/real.cpp, parallel/comm/nccl_library.cpp.
+// Read next: cuda/runtime/real.cpp, parallel/comm/nccl/library.cpp.
 #pragma once
 
 #include <atomic>

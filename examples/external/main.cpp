@@ -11,7 +11,7 @@
 #include <trireme/core/random.h>
 #include <trireme/nn/linear.h>
 #include <trireme/optim/optimizer.h>
-#include <trireme/parallel/grad_sync.h>
+#include <trireme/parallel/data_parallel/grad_sync.h>
 #include <trireme/parallel/mesh/redistribute.h>
 #include <trireme/version.h>
 

@@ -2,7 +2,8 @@
 //
 //   build/bin/model_convnet
 //
-// New here: images [N, C, H, W]; a SampleSet, which draws its samples when they are needed. Read next: examples/models/resnet.cpp.
+// New here: images [N, C, H, W]; a SampleSet, which draws its samples when they are needed. Read next:
+// examples/models/resnet.cpp.
 #include <numbers>
 
 #include "autograd/engine.h"
@@ -15,7 +16,7 @@
 #include "nn/linear.h"
 #include "nn/pool.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "train/program/program.h"
 

@@ -15,7 +15,7 @@
 #include "nn/losses.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "train/program/program.h"
 

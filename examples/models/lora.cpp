@@ -1,11 +1,11 @@
-// LoRA (Hu et al. 2021, "Low-Rank Adaptation of Large Language Models"): a trained network is adapted to another task by
-// small matrices beside its frozen weights.
+// LoRA (Hu et al. 2021, "Low-Rank Adaptation of Large Language Models"): a trained network is adapted to another task
+// by small matrices beside its frozen weights.
 //
 //   build/bin/model_lora
 //
 // New here: freezing; choosing parameters by their names; two trainings one after the other. The base network learns
-// sin(3 x0) cos(2 x1), then its adapters learn cos(3 x0) sin(2 x1). Read next: docs/writing_a_model.md, "Training a part
-// of a model".
+// sin(3 x0) cos(2 x1), then its adapters learn cos(3 x0) sin(2 x1). Read next: docs/writing_a_model.md, "Training a
+// part of a model".
 #include "autograd/engine.h"
 #include "data/dataset.h"
 #include "data/prefetch.h"
@@ -15,7 +15,7 @@
 #include "nn/summary.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "train/program/program.h"
 

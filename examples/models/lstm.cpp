@@ -15,8 +15,8 @@
 #include "nn/recurrent.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/grad_sync.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "parallel/pipeline/executor.h"
 #include "train/program/program.h"
 

@@ -12,7 +12,7 @@
 #include "nn/linear.h"
 #include "nn/losses.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "train/program/program.h"
 

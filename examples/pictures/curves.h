@@ -1,10 +1,10 @@
-// The picture of plot --svg: loss and validation loss of runs. Read next: train/plot/curves.h, examples/pictures/svg.h.
+// The picture of plot --svg: loss and validation loss of runs. Read next: ops/plot/curves.h, examples/pictures/svg.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "train/plot/curves.h"
+#include "ops/plot/curves.h"
 
 namespace trireme::pictures {
 

@@ -6,6 +6,7 @@
 
 #include "examples/pictures/pictures.h"
 #include "examples/pictures/svg.h"
+#include "parallel/mesh/mesh.h"
 
 namespace trireme::pictures {
 
@@ -29,10 +30,11 @@ struct RankView {
 
 std::vector<RankView> views() {
   std::vector<RankView> ranks(8);
-  run_on_mesh("dp=2,tp=2,pp=2", [&](const std::shared_ptr<const DeviceMesh>& mesh) {
-    RankView& view = ranks[static_cast<std::size_t>(mesh->rank())];
-    view.pp = mesh->coord(Axis::pp), view.dp = mesh->coord(Axis::dp), view.tp = mesh->coord(Axis::tp);
-    for (std::size_t i = 0; i < axes.size(); ++i) view.groups[i] = mesh->group(axes[i].axis).members();
+  run_thread_ranks(8, 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const DeviceMesh mesh(world, parse_mesh("dp=2,tp=2,pp=2", 0));
+    RankView& view = ranks[static_cast<std::size_t>(mesh.rank())];
+    view.pp = mesh.coord(Axis::pp), view.dp = mesh.coord(Axis::dp), view.tp = mesh.coord(Axis::tp);
+    for (std::size_t i = 0; i < axes.size(); ++i) view.groups[i] = mesh.group(axes[i].axis).members();
   });
   return ranks;
 }

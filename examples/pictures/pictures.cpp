@@ -23,21 +23,9 @@ std::vector<Picture> draw_pipelines() {
 }  // namespace
 
 std::vector<Picture> draw_all() {
-  std::vector<Picture> all = {{"mesh.svg", draw_mesh()},
-                              {"tensor-parallel.svg", draw_tensor_parallel()},
-                              {"sequence-parallel.svg", draw_sequence_parallel()},
-                              {"zero.svg", draw_zero()},
-                              {"ring-attention.svg", draw_ring_attention()},
-                              {"experts.svg", draw_experts()}};
+  std::vector<Picture> all = {{"mesh.svg", draw_mesh()}};
   for (Picture& picture : draw_pipelines()) all.push_back(std::move(picture));
   return all;
-}
-
-void run_on_mesh(const std::string& text, const std::function<void(const std::shared_ptr<const DeviceMesh>&)>& body) {
-  const MeshShape shape = parse_mesh(text, 0);
-  run_thread_ranks(shape.ranks(), 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
-    body(std::make_shared<const DeviceMesh>(world, shape));
-  });
 }
 
 }  // namespace trireme::pictures

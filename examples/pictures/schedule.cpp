@@ -17,7 +17,7 @@ using namespace pipeline;
 // Sizes in pixels.
 constexpr double row_height = 24, row_gap = 5, left = 58, top = 88, legend_height = 34, kept_width = 82;
 constexpr double number_size = 11.5;
-const BoxStyle idle_style{.tone = Tone::idle, .border = Border::none, .radius = 0};
+const BoxStyle idle_style{.tone = Tone::idle, .border = false, .radius = 0};
 
 struct Kind {
   ActionKind kind;

@@ -33,9 +33,8 @@ std::string rules(bool dark) {
                          : ".page{fill:#fff}text{fill:#1f2328}.muted{fill:#59636e}\n";
   for (const Colours& c : tones) {
     const char* stroke = dark ? c.dark_stroke : c.stroke;
-    css +=
-        fmt::format(".{0}{{fill:{1};stroke:{2}}}.{0}.strong{{fill:{3}}}.{0}-line{{stroke:{2}}}.{0}-head{{fill:{2}}}\n",
-                    c.name, dark ? c.dark_fill : c.fill, stroke, dark ? c.dark_strong : c.strong);
+    css += fmt::format(".{0}{{fill:{1};stroke:{2}}}.{0}.strong{{fill:{3}}}.{0}-line{{stroke:{2}}}\n", c.name,
+                       dark ? c.dark_fill : c.fill, stroke, dark ? c.dark_strong : c.strong);
   }
   return css;
 }
@@ -70,18 +69,6 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// The control point of a Bézier curve next to `to`: the direction in which the curve arrives.
-Point control(Point from, Point to, Bend bend) {
-  switch (bend) {
-    case Bend::horizontal:
-      return {(from.x + to.x) / 2, to.y};
-    case Bend::vertical:
-      return {to.x, (from.y + to.y) / 2};
-    default:
-      return from;
-  }
-}
-
 }  // namespace
 
 Tone tone_of_rank(int rank) {
@@ -105,38 +92,18 @@ void Drawing::box(const Rect& rect, const BoxStyle& style) {
   if (style.radius > 0) body_ += fmt::format(" rx=\"{}\"", number(style.radius));
   std::string more;  // a style attribute overrides the classes
   if (style.depth > 0 && style.depth < 1) more += fmt::format("fill-opacity:{:.2g};", 0.45 + 0.55 * style.depth);
-  if (style.border == Border::none) more += "stroke:none;";
+  if (!style.border) more += "stroke:none;";
   if (!more.empty()) body_ += fmt::format(" style=\"{}\"", more);
-  if (style.border == Border::dashed) body_ += " stroke-dasharray=\"4 3\"";
   body_ += style.hint.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", escaped(style.hint));
 }
 
-void Drawing::polygon(const std::vector<Point>& corners, Tone tone) {
-  std::string path;
-  for (const Point& corner : corners) path += (path.empty() ? "M" : "L") + at(corner);
-  body_ += fmt::format("<path d=\"{}Z\" class=\"{}\"/>\n", path, colours(tone).name);
-}
-
-void Drawing::line(Point from, Point to, const LineStyle& style) {
-  const Point before = control(from, to, style.bend), after = control(to, from, style.bend);
-  const double length = std::hypot(to.x - before.x, to.y - before.y);
-  const Point along = {(to.x - before.x) / length, (to.y - before.y) / length};
-  const double head = style.arrow ? 4 + 2 * style.width : 0;
-  const Point end = {to.x - along.x * head, to.y - along.y * head};
-  body_ += fmt::format("<path d=\"M{}{}{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"{}/>\n", at(from),
-                       style.bend == Bend::straight ? "L" : fmt::format("C{},{},", at(after), at(before)), at(end),
-                       colours(style.tone).name, number(style.width), style.dashed ? " stroke-dasharray=\"4 3\"" : "");
-  if (!style.arrow) return;
-  const Point side = {-along.y * head / 2, along.x * head / 2};
-  body_ += fmt::format("<path d=\"M{}L{}L{}Z\" class=\"{}-head\"/>\n", at(to), at({end.x + side.x, end.y + side.y}),
-                       at({end.x - side.x, end.y - side.y}), colours(style.tone).name);
-}
+void Drawing::line(Point from, Point to, const LineStyle& style) { polyline({from, to}, style); }
 
 void Drawing::polyline(const std::vector<Point>& points, const LineStyle& style) {
   std::string path;
   for (const Point& point : points) path += (path.empty() ? "M" : "L") + at(point);
-  body_ += fmt::format("<path d=\"{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"{}/>\n", path,
-                       colours(style.tone).name, number(style.width), style.dashed ? " stroke-dasharray=\"4 3\"" : "");
+  body_ += fmt::format("<path d=\"{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"/>\n", path,
+                       colours(style.tone).name, number(style.width));
 }
 
 void Drawing::text(Point point, std::string_view content, const TextStyle& style) {

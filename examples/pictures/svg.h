@@ -30,11 +30,9 @@ enum class Tone : std::uint8_t { plain, idle, blue, orange, green, purple };
 /// A tone for each rank; they repeat after four ranks.
 Tone tone_of_rank(int rank);
 
-enum class Border : std::uint8_t { solid, dashed, none };
-
 struct BoxStyle {
   Tone tone = Tone::plain;
-  Border border = Border::solid;
+  bool border = true;
   double depth = 0;       ///< 0: the light shade of the tone; 1: the strong shade
   double radius = 2;      ///< of the corners
   std::string hint = {};  ///< shown as a tooltip
@@ -49,15 +47,9 @@ struct TextStyle {
   bool muted = false;
 };
 
-/// The direction of a line at its two ends.
-enum class Bend : std::uint8_t { straight, horizontal, vertical };
-
 struct LineStyle {
   Tone tone = Tone::plain;
-  Bend bend = Bend::straight;
   double width = 1.5;
-  bool arrow = false;
-  bool dashed = false;
 };
 
 /// The approximate width of `text` in the widest of the usual fonts.
@@ -69,9 +61,8 @@ class Drawing {
   Drawing(std::string title, std::string description);
 
   void box(const Rect& rect, const BoxStyle& style);
-  void polygon(const std::vector<Point>& corners, Tone tone);
   void line(Point from, Point to, const LineStyle& style = {});
-  /// Straight lines from point to point; of `style`, tone, width and dashes count.
+  /// Straight lines from point to point.
   void polyline(const std::vector<Point>& points, const LineStyle& style = {});
   /// Vertically centred on `at.y`; `style.anchor` is at `at.x`.
   void text(Point at, std::string_view content, const TextStyle& style = {});

@@ -31,11 +31,7 @@ bool ready(const std::future<T>& future) {
 }
 
 /// True if `mine` is true on every rank. Collective.
-bool everywhere(ProcessGroup& world, bool mine) {
-  const Tensor missing = Tensor::full({1}, mine ? 0 : 1, DType::i64);
-  world.all_reduce(missing).wait();
-  return *missing.data<std::int64_t>() == 0;
-}
+bool everywhere(ProcessGroup& world, bool mine) { return !any_rank(world, !mine); }
 
 std::int64_t sum_of(ProcessGroup& world, std::uint64_t mine) {
   const auto value = static_cast<std::int64_t>(mine);

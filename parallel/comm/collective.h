@@ -1,6 +1,6 @@
 // What one collective operation is, as data: its kind, its tensors, and the signature all ranks must agree on. All
 // process groups turn their calls into a Collective, check it here, and differ only in how they carry it out.
-// Read next: parallel/comm/operation_queue.h (when it runs), parallel/comm/threads_group.cpp (how).
+// Read next: parallel/comm/common/operation_queue.h (when it runs), parallel/comm/threads/group.cpp (how).
 #pragma once
 
 #include <array>

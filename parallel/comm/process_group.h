@@ -1,6 +1,6 @@
 // ProcessGroup: an ordered set of ranks that communicate. One interface, three implementations: `self` (one rank),
 // `threads` (ranks of one process), `mpi` (ranks of a launcher). They move host memory. Two more groups wrap them for
-// tensors on a GPU: `staged` (staged_group.h) and `nccl` (nccl_group.h).
+// tensors on a GPU: `staged` (staged_group.h) and `nccl` (nccl/group.h).
 //
 // Every rank of a group must call the same operations in the same order. An operation returns a Work that keeps its
 // tensors alive; results may be read after wait(). Nothing here is differentiable: parallel/mesh/redistribute.h is, and
@@ -11,7 +11,7 @@
 // A lazy operation makes progress only while somebody waits on its group. Waits on lazy
 // operations of different groups must therefore come in the same order on the ranks that share those groups, as they
 // do when all ranks run the same program; background operations may be waited for in any order.
-// Read next: parallel/comm/threads_group.cpp, then parallel/mesh/mesh.h.
+// Read next: parallel/comm/threads/group.cpp, then parallel/mesh/mesh.h.
 #pragma once
 
 #include <chrono>
@@ -74,7 +74,7 @@ class ProcessGroup {
 
   int rank() const { return rank_; }  ///< in this group
   int size() const { return size_; }
-  const std::string& name() const { return name_; }  ///< for messages: "world", "tp[dp=0,pp=1]", ...
+  const std::string& name() const { return name_; }  ///< for messages: "world", "tp[pp=0,data=1]", ...
   /// Of a rank of this group. Throws ExitCode::internal for one that it does not have.
   int world_rank(int group_rank) const {
     require(group_rank >= 0 && group_rank < size_, "comm", "'{}' has no rank {}; expected 0 to {}", name_, group_rank,

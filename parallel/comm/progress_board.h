@@ -1,6 +1,6 @@
 // Where the ranks of one group show which collective they began last. A rank that waits in vain can then name those
 // that never came or called something else. For groups whose transport cannot tell this. Read next:
-// parallel/comm/mpi_board.h, the board in memory that the processes of a node share.
+// parallel/comm/mpi/board.h, the board in memory that the processes of a node share.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 //
 // It combines with verifying() in either order: verifying(staged(world)) and staged(verifying(world)).
 // Cost: each byte that an operation reads or writes crosses the bus to the host once.
-// Read next: parallel/comm/staged_group.cpp; parallel/comm/nccl_group.h, for one GPU for each rank.
+// Read next: parallel/comm/staged_group.cpp; parallel/comm/nccl/group.h, for one GPU for each rank.
 #pragma once
 
 #include <memory>

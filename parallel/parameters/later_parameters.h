@@ -2,7 +2,7 @@
 // gradients, so their weights silently keep their first values, or differ between ranks. Build keeps one list of a
 // model's parameters; an optimizer and a GradSync remember its length, and look at what was added when they are used.
 // A Parameter that a program makes by hand is in no such list, and is not found.
-// Read next: optim/optimizer.h, parallel/grad_sync.h.
+// Read next: optim/optimizer.h, parallel/data_parallel/grad_sync.h.
 #pragma once
 
 #include <vector>

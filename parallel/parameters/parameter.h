@@ -1,6 +1,6 @@
 // Parameter: a weight with its gradient, its place in the global tensor, and a name that no mesh changes. Layers make
 // parameters; parallel/ sums their gradients and cuts them into shards; optimizers update the shards.
-// Read next: nn/build.h (who makes parameters), parallel/grad_sync.h (who sums gradients).
+// Read next: nn/build.h (who makes parameters), parallel/data_parallel/grad_sync.h (who sums gradients).
 #pragma once
 
 #include <memory>

@@ -3,7 +3,7 @@
 // compare once, when they are made: a description of all parameters, and a hash of the values of those that several
 // ranks hold. Each rank gathers 40 bytes of every other; texts are exchanged only if something differs. The hash reads
 // each weight once: 0.1 s for 113 million f32 weights on each of two ranks of one thread, which take 12 s to draw.
-// Read next: parallel/verify.h, train/step/replica_check.h (the same during training).
+// Read next: parallel/data_parallel/verify.h, train/step/replica_check.h (the same during training).
 #pragma once
 
 #include "parallel/parameters/parameter.h"

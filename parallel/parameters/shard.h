@@ -23,7 +23,7 @@ Span even_share(std::int64_t extent, int ranks, int rank);
 /// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
 /// larger than another; if none has, the longest. Usually that is dim 0, but not for tensors like qkv, [3, D, D]. The
 /// last dim is cut only if it is the only one: a piece consists of whole rows, so that the gradient's norm does not
-/// depend on the cut (parallel/gradient_norm.h).
+/// depend on the cut (parallel/data_parallel/gradient_norm.h).
 int dim_to_cut(const Shape& shape, int ranks);
 
 struct Shard {

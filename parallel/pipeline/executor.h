@@ -11,7 +11,7 @@
 // only the data for the weights' gradients stays (autograd/deferred.h). The executor scales nothing: the loss
 // function divides by the global count of tokens before backward starts, so gradients of micro-batches are simply
 // added. Losses are added where they are: the host does not wait for them.
-// Read next: parallel/pipeline/executor.cpp, then parallel/grad_sync.h.
+// Read next: parallel/pipeline/executor.cpp, then parallel/data_parallel/grad_sync.h.
 #pragma once
 
 #include <functional>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/kernels.h"
+#include "core/stopwatch.h"
 #include "parallel/comm/call_site.h"
 
 namespace trireme {
@@ -18,8 +19,6 @@ constexpr std::size_t most_on_the_way = 2;
 std::int64_t padded(std::int64_t count) {
   return (count + gradient_alignment - 1) / gradient_alignment * gradient_alignment;
 }
-
-double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 /// Elements of a bucket's full-size gradient. The piece must fit into it: stage 1 stores it there.
 std::int64_t full_count(const ZeroBucket& bucket) {
@@ -129,7 +128,6 @@ void ZeroGradients::gradient_ready(std::size_t b, std::size_t i) {
           buckets_[b].shards[i]->parameter->name);
   Round& round = rounds_[buckets_[b].chunk];
   if (round.over || sent_this_round(b)) end_round(round);
-  collect_sums_over_copies(false);
   if (state.ready[i]) return;
   state.ready[i] = true;
   --state.missing;
@@ -172,7 +170,7 @@ void ZeroGradients::send(std::size_t b) {
   std::fill(state.ready.begin(), state.ready.end(), false);
   state.missing = state.ready.size();
 
-  Sent sent{b, {}, {}, Clock::now()};
+  Sent sent{b, {}, {}};
   if (bucket.group == nullptr) {
     sent.piece = view::reshape(packed, {bucket.piece});
   } else {
@@ -192,11 +190,6 @@ void ZeroGradients::receive_first() {
   Sent sent = std::move(sent_.front());
   sent_.pop_front();
   sent.work.wait();
-  const Clock::time_point now = Clock::now();
-  if (buckets_[sent.bucket].group != nullptr) {
-    report_.communication_seconds += seconds(now - std::max(sent.when, last_arrival_));
-    last_arrival_ = now;
-  }
   BucketGradients& state = states_[sent.bucket];
   Tensor& sum = state.summed ? state.after_replica_sum : state.sum;
   if (!each_microbatch_) {
@@ -216,30 +209,14 @@ void ZeroGradients::sum_over_copies(std::size_t b) {
   if (state.sum.count() == 0) return;  // the same on every rank of the group
   const CallSite site("sums of gradients over copies");
   over_copies_.push_back(
-      {buckets_[b].replicas->all_reduce(state.sum, ReduceOp::sum, Launch::background, buckets_[b].order),
-       Clock::now()});
+      buckets_[b].replicas->all_reduce(state.sum, ReduceOp::sum, Launch::background, buckets_[b].order));
   report_.bytes += state.sum.bytes();
   if (sending_) ++report_.copies_overlapped;
 }
 
-/// Adds up the time of the sums over copies that have ended, or, with `wait`, of all. Must not launch anything: done()
-/// depends on timing.
-void ZeroGradients::collect_sums_over_copies(bool wait) {
-  while (!over_copies_.empty() && (wait || over_copies_.front().work.done())) {
-    OverCopies first = std::move(over_copies_.front());
-    over_copies_.pop_front();
-    first.work.wait();
-    const Clock::time_point now = Clock::now();
-    report_.communication_seconds += seconds(now - std::max(first.when, last_sum_));
-    last_sum_ = now;
-  }
-}
-
 void ZeroGradients::sum_over(const Tensor& x, ProcessGroup& group, SumOrder order) {
   if (x.count() == 0) return;  // the same on every rank of the group
-  const Clock::time_point start = Clock::now();
   group.all_reduce(x, ReduceOp::sum, Launch::lazy, order).wait();
-  report_.communication_seconds += seconds(Clock::now() - start);
   report_.bytes += x.bytes();
 }
 
@@ -249,7 +226,7 @@ GradSyncReport ZeroGradients::finish() {
           "backward in between",
           mesh_.where());
   const CallSite site("sums of gradients");
-  const Clock::time_point start = Clock::now();
+  const Stopwatch stopwatch;
   sending_ = false;
   for (auto& [chunk, round] : rounds_) {
     if (round.over) end_round(round);
@@ -262,7 +239,8 @@ GradSyncReport ZeroGradients::finish() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (!buckets_[b].frozen && buckets_[b].replicas != nullptr && !states_[b].summed) sum_over_copies(b);
   }
-  collect_sums_over_copies(true);
+  for (Work& work : over_copies_) work.wait();
+  over_copies_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].frozen) continue;
     BucketGradients& state = states_[b];
@@ -282,7 +260,7 @@ GradSyncReport ZeroGradients::finish() {
     }
   }
   summed_ = true;
-  report_.exposed_seconds = seconds(Clock::now() - start);
+  report_.exposed_seconds = stopwatch.seconds();
   return std::exchange(report_, {});
 }
 

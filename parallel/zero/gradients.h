@@ -22,14 +22,13 @@
 // orders deadlock under --verify, which compares each collective before it runs, and may deadlock under NCCL. So a sum
 // over copies is launched, after waiting for its piece, when the second bucket after it has been sent, or by finish().
 // It is launched at once if the shard group is one rank, as no piece travels. Early arrival of a piece changes nothing.
-// Read next: parallel/zero/gradients.cpp, parallel/grad_sync.h (stage 0).
+// Read next: parallel/zero/gradients.cpp, parallel/data_parallel/grad_sync.h (stage 0).
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <map>
 
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/zero/bucket.h"
 
 namespace trireme {
@@ -56,8 +55,6 @@ class ZeroGradients {
   const Tensor& piece(std::size_t bucket) const { return states_[bucket].sum; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   struct BucketGradients {
     Tensor full;               // [n] f32, the gradients one after the other; undefined when nothing was added
     std::vector<bool> ready;   // by shard, since the bucket was last sent
@@ -77,11 +74,6 @@ class ZeroGradients {
     std::size_t bucket;
     Tensor piece;  // [piece], arriving
     Work work;
-    Clock::time_point when;
-  };
-  struct OverCopies {
-    Work work;
-    Clock::time_point when;
   };
 
   void start_filling(std::size_t bucket);
@@ -92,7 +84,6 @@ class ZeroGradients {
   void send(std::size_t bucket);
   void receive_first();
   void sum_over_copies(std::size_t bucket);
-  void collect_sums_over_copies(bool wait);
   void sum_over(const Tensor& x, ProcessGroup& group, SumOrder order);
   std::vector<Tensor> views(std::size_t bucket, const Tensor& full) const;
 
@@ -106,9 +97,8 @@ class ZeroGradients {
   std::vector<std::size_t> place_in_round_;  // by bucket
   std::map<int, Round> rounds_;              // by chunk
   std::deque<Sent> sent_;                    // oldest first
-  std::deque<OverCopies> over_copies_;       // as sent_, for sums over copies
+  std::vector<Work> over_copies_;            // sums over copies that are under way
   int expected_pieces_ = 0;                  // per bucket and step, before the sum over copies; 0: unknown
-  Clock::time_point last_arrival_, last_sum_;
   GradSyncReport report_;
 };
 

@@ -1,10 +1,10 @@
 // ShardHashes: hashes that detect a bit flip in data that no other rank holds.
 //
-// Copies of a weight can be compared with one another (parallel/verify.h). A shard has no copy: if a bit flips in
-// memory, its owner sends the wrong weight to all ranks, and all agree on it. But between two updates nothing writes to
-// a shard or to its part of the optimizer's state. So they are hashed right after an update, while they are in the
-// cache, and again right before the next. If the hashes differ, the hardware changed the data. Frozen weights are
-// hashed at the first update, and compared when check_hashes() is called.
+// Copies of a weight can be compared with one another (parallel/data_parallel/verify.h). A shard has no copy: if a bit
+// flips in memory, its owner sends the wrong weight to all ranks, and all agree on it. But between two updates nothing
+// writes to a shard or to its part of the optimizer's state. So they are hashed right after an update, while they are
+// in the cache, and again right before the next. If the hashes differ, the hardware changed the data. Frozen weights
+// are hashed at the first update, and compared when check_hashes() is called.
 // Read next: parallel/zero/weights.cpp, which calls this around every update.
 #pragma once
 

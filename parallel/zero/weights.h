@@ -17,7 +17,7 @@
 #include <map>
 #include <optional>
 
-#include "parallel/data_parallel.h"
+#include "parallel/data_parallel/data_parallel.h"
 #include "parallel/zero/gradients.h"
 #include "parallel/zero/shard_hashes.h"
 

@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "parallel/grad_sync_tied.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
+#include "parallel/data_parallel/replicated.h"
+#include "parallel/data_parallel/tied_parameters.h"
 #include "parallel/parameters/same_model.h"
-#include "parallel/replicated.h"
 
 namespace trireme {
 namespace {

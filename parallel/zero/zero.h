@@ -5,12 +5,13 @@
 // expert. With ZeRO each of them owns one shard of it, and updates only this shard. With bf16 parameters (2 bytes), f32
 // gradients (4) and AdamW's f32 master, m and v (12), over N ranks, bytes per parameter are
 //
-//   stage 0  18        nothing sharded: Replicated (parallel/replicated.h)
+//   stage 0  18        nothing sharded: Replicated (parallel/data_parallel/replicated.h)
 //   stage 1  6 + 12/N  optimizer state sharded
 //   stage 2  2 + 16/N  gradients too: reduce-scattered bucket by bucket
 //   stage 3  18/N      parameters too: gathered while they are used
 //
-// Models are independent of this. Zero and Replicated have the same interface, DataParallel (parallel/data_parallel.h):
+// Models are independent of this. Zero and Replicated have the same interface, DataParallel
+// (parallel/data_parallel/data_parallel.h):
 //
 //   Zero zero(model.parameters(), model.units(), mesh, {.stage = 2});
 //   auto optimizer = optim::make_adamw(zero.shards(), {});
@@ -21,7 +22,7 @@
 // On one rank nothing is cut or sent. Read next: parallel/zero/bucket.h.
 #pragma once
 
-#include "parallel/data_parallel.h"
+#include "parallel/data_parallel/data_parallel.h"
 #include "parallel/zero/weights.h"
 
 namespace trireme {

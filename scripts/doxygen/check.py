@@ -18,9 +18,9 @@ INTERNAL = re.compile(r"""
          |conv_geometry|update_scale|nested_values|writing_kernels|kernels)
   | autograd/(row_norm|reduced_dims|deferred|linear_gradients|support|conv_by|saved_versions)
   | cuda/ | optim/(whole_matrices|newton_schulz|check_values) | parallel/zero/(bucket|formula|shard_hashes)
-  | parallel/comm/(?!process_group|mpi_transport)
-  | train/(supervisor|terminal|plot|faults|tracking|events|parity)/
-  | train/program/(metrics|output|version|units|text_width)""", re.X)
+  | parallel/comm/(?!process_group|mpi/transport)
+  | train/events/ | check/
+  | train/program/(output|version|units|text_width)""", re.X)
 MESSAGE = re.compile(r"(.*?):(\d+): (?:warning|error): (.*)")
 IMPLIED = re.compile(r"\w+\(\) const (?:override )?\{ return .*; \}"
                      r"|^(?:explicit |constexpr |inline )*([A-Z]\w+)\((?!\))|^\s*[A-Z]\w+\(\)"

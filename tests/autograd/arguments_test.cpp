@@ -94,7 +94,7 @@ TEST_CASE("arguments of gather, scatter_add and one_hot") {
         gather(x, 1, ids({{0}, {0}, {0}}));
       },
       "[gather] the index [3, 1] is larger than [2, 3] in dim 0; expected at most 2 there");
-  refused([&] { gather(x, 0, Tensor::zeros({2, 3})); }, "[gather] expected a index in i32, got f32");
+  refused([&] { gather(x, 0, Tensor::zeros({2, 3})); }, "[gather] expected each index in i32, got f32");
   refused([&] { scatter_add(x, 0, whole, x); }, "[scatter_add] index 2 at [0, 1]", ExitCode::data);
   refused([&] { scatter_add(x, 0, ids({{0}}), x); }, "[scatter_add] values [2, 3] for an index [1, 1]");
   refused([&] { scatter_add(x, 1, whole, narrow); }, "[scatter_add] dtypes differ: f64 and bf16");

@@ -125,6 +125,11 @@ TEST_CASE("a model whose weights are not finite has no score") {
   for (const std::string& what : {" --data " + work.path("text.txt"), " --choices " + work.path("q.jsonl")})
     for (const char* json : {"", " --json"})
       check_refused(run("eval", "--checkpoint " + model + what + json), 77, {"is nan", "use another checkpoint"});
+  check_refused(run("train_gpt", "--data " + work.path("text.txt") + " --out none --steps 1 --init-from " + model), 65,
+                {"[init-from]", "is not finite", "use another model"});
+  std::ofstream(model + "/model.safetensors") << "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n";
+  check_refused(run("eval", "--checkpoint " + model + " --data " + work.path("text.txt")), 65,
+                {"model.safetensors is a pointer of Git LFS", "git lfs pull"});
 }
 
 }  // namespace eval_test

@@ -27,6 +27,7 @@ TEST_CASE("flags") {
   check_refused(run("train_gpt", small + "--lr"), 64, {"--lr has no value"});
   check_refused(run("train_gpt", small + "--model gpt5"), 64, {"--model", "gpt2-124m", "\"gpt5\""});
   check_refused(run("train_gpt", ""), 64, {"--data is missing"});
+  check_refused(run("train_gpt", small + "--prometheus localhost"), 64, {"'localhost' is not an address"});
   for (const std::string empty : {"--out \"\"", "--out="})
     check_refused(run("train_gpt", small + empty), 64,
                   {"--out is empty; expected DIR|auto|none; give one, or drop --out"});

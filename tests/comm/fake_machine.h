@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "parallel/comm/nccl_group.h"
+#include "parallel/comm/nccl/group.h"
 #include "parallel/comm/progress_board.h"
 #include "tests/comm/fake_nccl.h"
 #include "tests/comm/patience.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cuda/runtime/connections.h"
-#include "parallel/comm/nccl_api.h"
+#include "parallel/comm/nccl/api.h"
 
 namespace trireme::testing {
 

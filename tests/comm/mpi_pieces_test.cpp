@@ -1,5 +1,5 @@
 // MPI counts elements as int: how many one call takes, and how more of them are cut into pieces.
-#include "parallel/comm/mpi_pieces.h"
+#include "parallel/comm/mpi/pieces.h"
 
 #include <doctest/doctest.h>
 

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "core/heartbeat.h"
-#include "parallel/comm/mpi_pieces.h"
+#include "parallel/comm/mpi/pieces.h"
 #include "parallel/comm/progress_board.h"
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/vital_signs.h"

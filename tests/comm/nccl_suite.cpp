@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "cuda/runtime/open.h"
-#include "parallel/comm/nccl_launch.h"
+#include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/verifying_group.h"
 #include "tests/comm/patience.h"
 #include "tests/comm/suite.h"

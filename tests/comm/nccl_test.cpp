@@ -7,9 +7,9 @@
 #include <future>
 
 #include "cuda/runtime/emulated.h"
-#include "parallel/comm/nccl_group.h"
-#include "parallel/comm/nccl_launch.h"
-#include "parallel/comm/nccl_operation.h"
+#include "parallel/comm/nccl/group.h"
+#include "parallel/comm/nccl/launch.h"
+#include "parallel/comm/nccl/operation.h"
 #include "parallel/comm/verifying_group.h"
 #include "tests/comm/device_support.h"
 #include "tests/comm/fake_machine.h"

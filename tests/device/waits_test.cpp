@@ -17,8 +17,8 @@
 #include "tests/support/events.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
-#include "train/guards/guards.h"
 #include "train/launch/ranks.h"
+#include "train/loop/guards.h"
 #include "train/report/profiling.h"
 
 using namespace trireme;
@@ -64,7 +64,7 @@ DeviceWork work_of_step(const GptOptions& o, const Wrap& wrap = by_host) {
     Guards guards(resolved, trainer, nullptr, progress, events);
     for (int step = 0; step < 2; ++step) {
       const DeviceWork before = device_work();
-      CHECK(guards.step(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3));
+      CHECK(guards.checked_update(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3));
       if (mesh.rank() + 1 == mesh.world().size()) work = device_work() - before;
     }
   });
@@ -147,7 +147,7 @@ Outcome two_steps(const GptOptions& o, bool poison) {
     Messages events([&](const std::string& line) { lines += line + "\n"; });
     Guards guards(resolved, trainer, nullptr, progress, events);
     bool armed = false;
-    trainer.watch().set_tamper([&](const Parameter& p, int) {
+    trainer.gradient_watch().set_tamper([&](const Parameter& p, int) {
       if (!armed || !p.decay) return;
       Tensor first = view::slice(view::reshape(p.grad(), {p.grad().count()}), 0, 0, 1);
       kernels(first.device()).fill(first, INFINITY);
@@ -160,7 +160,7 @@ Outcome two_steps(const GptOptions& o, bool poison) {
       if (now && !poison) progress.samples += resolved.batch_sizes().global_batch;
       armed = now && poison && mesh.rank() + 1 == mesh.world().size();
       const std::vector<Tensor> before = now ? bits_of(trainer) : std::vector<Tensor>();
-      const bool updated = guards.step(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3);
+      const bool updated = guards.checked_update(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3);
       CHECK(updated == !(now && poison));
       CHECK(trainer.optimizer().steps() == progress.steps);
       if (!updated) CHECK(same_bits(bits_of(trainer), before));
@@ -242,7 +242,7 @@ TEST_CASE("device: a profile has the launches and waits of a step, without its o
     Profiling profiling(resolved, mesh);
     for (int step = 0; step < 5; ++step) {
       profiling.before_step(step);
-      guards.step(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3);
+      guards.checked_update(gradients_of_step(trainer, resolved, mesh, progress.samples), 3e-3);
       profiling.after_step();
       (void)bits_of(trainer);  // between steps: not counted
     }

@@ -1,6 +1,6 @@
 // The code around the snippet in docs/cuda.md with a process group over NCCL: see snippets_test.py.
 #include "cuda/runtime/open.h"
-#include "parallel/comm/nccl_launch.h"
+#include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/watch/watchdog.h"
 #include "train/launch/ranks.h"
 

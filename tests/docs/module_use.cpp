@@ -9,7 +9,7 @@
 #include "nn/summary.h"
 #include "nn/weights.h"
 #include "optim/optimizer.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
 
 using namespace trireme;
 

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
+#include "check/explore/case.h"
 #include "core/error.h"
-#include "train/explore/case.h"
 
 using namespace trireme;
 using namespace trireme::explore;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/explore/compare.h"
-#include "train/parity/rounding.h"
+#include "check/explore/compare.h"
+#include "check/parity/rounding.h"
 
 using namespace trireme::explore;
 using trireme::most_rounding_ratio;

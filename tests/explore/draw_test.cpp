@@ -2,9 +2,9 @@
 
 #include <set>
 
-#include "train/explore/kinds.h"
-#include "train/explore/sizes.h"
-#include "train/explore/space.h"
+#include "check/explore/kinds.h"
+#include "check/explore/sizes.h"
+#include "check/explore/space.h"
 
 using namespace trireme;
 using namespace trireme::explore;

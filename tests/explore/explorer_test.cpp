@@ -1,5 +1,5 @@
 // What the explorer shows while it works. Its programs are scripts here.
-#include "train/explore/explorer.h"
+#include "check/explore/explorer.h"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "train/explore/process.h"
+#include "check/explore/process.h"
 
 using namespace trireme::explore;
 

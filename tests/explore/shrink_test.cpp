@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "train/explore/explorer.h"
-#include "train/explore/sizes.h"
+#include "check/explore/explorer.h"
+#include "check/explore/sizes.h"
 
 using namespace trireme::explore;
 

@@ -12,11 +12,11 @@
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
 #include "data/utf8.h"
+#include "ops/plot/braille.h"
+#include "ops/plot/curves.h"
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/checkpoint/manifest_text.h"
 #include "tests/fuzz/targets.h"
-#include "train/plot/braille.h"
-#include "train/plot/curves.h"
 #include "train/program/text_width.h"
 
 namespace trireme::fuzz {

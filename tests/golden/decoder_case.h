@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/gpt.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/golden.h"

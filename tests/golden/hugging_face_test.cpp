@@ -5,7 +5,7 @@
 
 #include "models/hugging_face/export.h"
 #include "models/hugging_face/folder.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/elements.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "models/hugging_face/adapter_weights.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/support/elements.h"

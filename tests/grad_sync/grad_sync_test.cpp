@@ -124,7 +124,6 @@ TEST_CASE("overlap and bucket size change no bit, and what is reported fits") {
       CHECK(buckets == (bucket_bytes == 1 ? 9 : bucket_bytes == 4096 ? 7 : 1));
       for (const GradSyncReport& report : reports) {
         CHECK(report.buckets_overlapped == buckets);
-        CHECK(report.communication_seconds > 0);
         std::int64_t bytes = 0;
         for (std::int64_t i = 0; i < 9; ++i) bytes += (37 * (11 + i) + 15) / 16 * 64;  // each starts on a 64-byte line
         CHECK(report.bytes == bytes);
@@ -191,7 +190,6 @@ TEST_CASE("one rank sends nothing") {
   GradSync sync(parameters, mesh);
   const GradSyncReport report = run_step(sync, parameters, 0, {"dp=1", 0, 2, true});
   CHECK(report.bytes == 0);
-  CHECK(report.communication_seconds == 0);
   CHECK(report.buckets_overlapped == 0);
 }
 

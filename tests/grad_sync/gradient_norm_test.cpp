@@ -1,5 +1,5 @@
 // The norm of the whole gradient in closed form: shards, replicas, tied copies and stages, each logical element once.
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
 
 #include "nn/build.h"
 #include "tests/support/mesh.h"

@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 
 #include "nn/linear.h"
-#include "parallel/gradient_norm.h"
-#include "parallel/replicated.h"
+#include "parallel/data_parallel/gradient_norm.h"
+#include "parallel/data_parallel/replicated.h"
 #include "tests/grad_sync/support.h"
 #include "tests/support/errors.h"
 #include "tests/support/mesh.h"

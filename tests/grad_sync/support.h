@@ -1,5 +1,5 @@
 // Parameters made by hand, with gradients whose sums are known in closed form.
-// Read next: parallel/grad_sync.h, tests/grad_sync/grad_sync_test.cpp.
+// Read next: parallel/data_parallel/grad_sync.h, tests/grad_sync/grad_sync_test.cpp.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/ops.h"
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "tests/support/known_sums.h"
 #include "tests/support/tensors.h"
 

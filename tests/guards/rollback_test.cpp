@@ -2,6 +2,8 @@
 // that never saw the samples in between.
 #include <doctest/doctest.h>
 
+#include <optional>
+
 #include "tests/guards/support.h"
 #include "tests/support/errors.h"
 #include "tests/support/events.h"
@@ -15,11 +17,14 @@ namespace {
 
 constexpr std::int64_t batch = 12, every = 4;
 
-GptOptions spiky_options(const Case& c, const TempFolder& folder, const std::string& faults) {
-  GptOptions o = guarded_options(c);
+struct SpikyOptions : GptOptions {
+  std::string faults;
+};
+
+SpikyOptions spiky_options(const Case& c, const TempFolder& folder, const std::string& faults) {
+  SpikyOptions o{guarded_options(c), faults};
   o.run.out = folder.path();
   o.run.checkpoint_every = every;
-  o.run.faults = faults;
   o.guards.spike_threshold = 100;
   o.guards.spike_window = 5;
   return o;
@@ -33,20 +38,21 @@ struct Outcome {
 
 /// Trains up to step `last`, from a checkpoint if the options resume. `passed_over` maps a step to the number of
 /// batches whose samples are left out before it.
-Outcome run(const GptOptions& options, std::int64_t last, std::map<std::int64_t, std::int64_t> passed_over = {}) {
+Outcome run(const SpikyOptions& options, std::int64_t last, std::map<std::int64_t, std::int64_t> passed_over = {}) {
   Outcome outcome;
   std::mutex mutex;
   outcome.error = failure([&] {
-    GptOptions o = options;
+    SpikyOptions o = options;
     resolve(o, 0);
     validate(o);
     set_threads(1);
     run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800),
                      [&](const std::shared_ptr<ProcessGroup>& world) {
                        Rank rank{.world = world, .where = "a rank", .step = -1};
-                       const fault::Scope faults(o, rank);
                        const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
                        Trainer trainer(make_gpt(o, o.model.config, mesh), o);
+                       std::optional<fault::Injector> injector;
+                       if (!o.faults.empty()) trainer.observe(injector.emplace(o.faults, false, rank, *mesh));
                        const RunIdentity identity{.seed = o.run.seed};
                        std::string lines;
                        Messages events([&](const std::string& line) { lines += line + "\n"; });
@@ -107,15 +113,15 @@ TEST_CASE("a run that is stopped near a rollback and resumed equals one that is 
   for (const Case& c : {Case{"dp=2,tp=2"}, Case{"dp=2", 2}}) {
     for (const std::int64_t stop : {5, 12}) {  // before and after the checkpoint that records the rollback
       const TempFolder folder;
-      const GptOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
+      const SpikyOptions o = spiky_options(c, folder, "spike@step=7;spike@step=14");
       const Outcome straight = run(o, 15);
       CHECK(straight.progress.guards.rollbacks == 2);
       std::filesystem::remove_all(folder / "checkpoints");
       // A run that stops at step 5 stops before the spike at step 7, so the resumed run meets the spike.
       CHECK(run(o, stop).error == "nothing");
-      GptOptions resumed = o;
+      SpikyOptions resumed = o;
       resumed.run.resume = "auto";
-      if (stop == 12) resumed.run.faults = "spike@step=14";
+      if (stop == 12) resumed.faults = "spike@step=14";
       const Outcome rest = run(resumed, 15);
       INFO(rest.lines);
       check_same(straight, rest, c);
@@ -126,7 +132,7 @@ TEST_CASE("a run that is stopped near a rollback and resumed equals one that is 
 
 TEST_CASE("a resumed run can roll back to the checkpoint it began with, however --resume and --out are written") {
   const TempFolder folder;
-  GptOptions o = spiky_options({"dp=1"}, folder, "spike@step=7");
+  SpikyOptions o = spiky_options({"dp=1"}, folder, "spike@step=7");
   CHECK(run(o, 4).error == "nothing");
   o.run.resume = (folder / "checkpoints").string();
   o.run.out = (folder / ".").string();
@@ -138,7 +144,7 @@ TEST_CASE("a resumed run can roll back to the checkpoint it began with, however 
 
 TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
   const TempFolder folder;
-  GptOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");
+  SpikyOptions o = spiky_options({"dp=2"}, folder, "spike@step=6;spike@step=7");
   o.guards.spike_rollbacks = 1;
   const Outcome outcome = run(o, 12);
   INFO(outcome.error);
@@ -149,14 +155,14 @@ TEST_CASE("more spikes than rollbacks end the run, and its checkpoints stay") {
 
 TEST_CASE("no rollback without a checkpoint to go back to, and none without a detector") {
   const TempFolder folder;
-  GptOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
+  SpikyOptions late = spiky_options({"dp=1"}, folder, "spike@step=7");
   late.run.checkpoint_every = 8;
   const Outcome early = run(late, 7);
   CHECK(early.error == "nothing");
   CHECK(early.progress.steps == 7);
   CHECK(early.progress.guards.rollbacks == 0);
   const TempFolder other;
-  GptOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
+  SpikyOptions off = spiky_options({"dp=1"}, other, "spike@step=7");
   off.guards = {};
   const Outcome outcome = run(off, 8);
   CHECK(outcome.error == "nothing");

@@ -50,7 +50,7 @@ Outcome five_steps(const Case& c, const Poison* poison) {
     Guards guards(o, trainer, nullptr, progress, events);
     const std::string parameter = poisoned_parameter(trainer, poison != nullptr ? *poison : Poison{});
     bool armed = false;
-    trainer.watch().set_tamper([&](const Parameter& p, int microbatch) {
+    trainer.gradient_watch().set_tamper([&](const Parameter& p, int microbatch) {
       if (!armed || p.name != parameter || microbatch != 1) return;
       p.grad().data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
       if (poison->once) armed = false;
@@ -172,7 +172,7 @@ TEST_CASE("too many skipped steps in a row end the run with all the facts; an up
         EventStream events;
         Guards guards(options, trainer, nullptr, progress, events);
         int attempt = 0;
-        trainer.watch().set_tamper([&](const Parameter& p, int) {
+        trainer.gradient_watch().set_tamper([&](const Parameter& p, int) {
           const bool bad = attempt == 1 || attempt == 2 || attempt >= 4;
           if (mesh.rank() == 1 && bad && p.name == "blocks.1.mlp.up.weight")
             p.grad().data<float>()[0] = std::numeric_limits<float>::infinity();
@@ -202,7 +202,7 @@ TEST_CASE("if one skipped step is too many, the message has only the remedy for 
         EventStream events;
         Guards guards(options, trainer, nullptr, progress, events);
         bool armed = mesh.rank() == 1;
-        trainer.watch().set_tamper([&](const Parameter& p, int) {
+        trainer.gradient_watch().set_tamper([&](const Parameter& p, int) {
           if (!armed || p.name != "blocks.1.mlp.up.weight") return;
           // The sign of a NaN has no meaning, and is not printed: "nan", never "-nan".
           p.grad().data<float>()[0] = std::copysign(std::numeric_limits<float>::quiet_NaN(), once ? 1.0F : -1.0F);
@@ -229,7 +229,7 @@ TEST_CASE("in f16 the loss scaler still handles an overflow") {
     Messages events([&](const std::string& text) { line += text; });
     Guards guards(options, trainer, nullptr, progress, events);
     bool armed = mesh.rank() == 1;
-    trainer.watch().set_tamper([&](const Parameter& p, int) {
+    trainer.gradient_watch().set_tamper([&](const Parameter& p, int) {
       if (std::exchange(armed, false)) p.grad().data<float>()[0] = std::numeric_limits<float>::infinity();
     });
     make_steps(guards, trainer, options, progress, 1);

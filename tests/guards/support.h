@@ -5,12 +5,12 @@
 #include <mutex>
 #include <string>
 
+#include "check/faults/injection.h"
 #include "data/char_tokenizer.h"
 #include "tests/parity/training.h"
 #include "tests/support/mesh.h"
-#include "train/faults/injection.h"
-#include "train/guards/guards.h"
 #include "train/launch/ranks.h"
+#include "train/loop/guards.h"
 
 namespace trireme::testing {
 
@@ -47,7 +47,7 @@ inline void make_steps(Guards& guards, Trainer& trainer, const GptOptions& o, Pr
   while (progress.steps < steps) {
     if (before) before(progress.steps + 1);
     const Trainer::Pass pass = gradients_of_step(trainer, o, trainer.model().mesh(), progress.samples);
-    const bool updated = guards.step(pass, 3e-3);
+    const bool updated = guards.checked_update(pass, 3e-3);
     if (after) after(updated);
   }
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "check/parity/parity.h"
 #include "data/dataset.h"
 #include "nn/cross_entropy.h"
 #include "nn/linear.h"
@@ -13,7 +14,6 @@
 #include "tests/support/files.h"
 #include "tests/support/mesh.h"
 #include "train/gpt/saved_gpt.h"
-#include "train/parity/parity.h"
 #include "train/runs/saved_run.h"
 #include "train/step/setup.h"
 #include "train/step/trainer.h"
@@ -158,7 +158,7 @@ ParityModel classifier_parity() {
           },
           .data =
               [](const TrainOptions&) {
-                return ParityModel::Data{some_images()->make_batch(0, global_batch), global_batch};
+                return GlobalBatch{some_images()->make_batch(0, global_batch), global_batch};
               }};
 }
 

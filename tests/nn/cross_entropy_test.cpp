@@ -115,7 +115,7 @@ TEST_CASE("targets of another count or type are refused") {
           "one target per row of logits [4, 7]: 4 numbers of classes, which are their last dim; got targets [3]"),
       Error);
   CHECK_THROWS_WITH_AS(nn::cross_entropy(logits, random({4}, 1), {}),
-                       doctest::Contains("expected a target in i32, got f64"), Error);
+                       doctest::Contains("expected each target in i32, got f64"), Error);
 }
 
 }  // namespace cross_entropy_test

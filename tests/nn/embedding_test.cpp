@@ -1,7 +1,7 @@
 // nn::Embedding: PyTorch's rows, gradients and padding_idx; the same on meshes; ids out of range.
 #include "nn/embedding.h"
 
-#include "parallel/grad_sync.h"
+#include "parallel/data_parallel/grad_sync.h"
 #include "tests/support/errors.h"
 #include "tests/support/mesh.h"
 

@@ -5,8 +5,8 @@
 #include "nn/moe.h"
 #include "nn/vocab_embedding.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/grad_sync.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "tests/support/errors.h"
 #include "tests/support/mesh.h"
 

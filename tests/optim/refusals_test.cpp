@@ -1,8 +1,8 @@
 // Mistakes in the use of parameters, optimizers and GradSync are refused where they are made.
 #include "nn/linear.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/grad_sync.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "parallel/zero/zero.h"
 #include "tests/support/errors.h"
 #include "tests/support/mesh.h"

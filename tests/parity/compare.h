@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "check/parity/models.h"
+#include "check/parity/rounding.h"
 #include "core/parallel_for.h"
-#include "train/gpt/gpt_parity.h"
 #include "train/gpt/validate_gpt.h"
-#include "train/parity/rounding.h"
 
 namespace trireme::testing {
 

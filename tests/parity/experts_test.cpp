@@ -10,11 +10,11 @@
 #include <cmath>
 #include <mutex>
 
+#include "check/parity/models.h"
 #include "core/parallel_for.h"
 #include "tests/support/batches.h"
 #include "tests/support/elements.h"
 #include "tests/support/tensors.h"
-#include "train/gpt/gpt_parity.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/validate_gpt.h"
 #include "train/step/trainer.h"

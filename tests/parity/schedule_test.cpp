@@ -3,10 +3,10 @@
 #include <cstring>
 #include <map>
 
+#include "check/parity/models.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/parity/training.h"
 #include "tests/support/largest.h"
-#include "train/gpt/gpt_parity.h"
 
 using namespace trireme;
 using namespace trireme::testing;

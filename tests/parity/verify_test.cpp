@@ -1,5 +1,5 @@
 // --verify finds ranks that differ, at the first place where they differ, and names it. It changes no result.
-#include "parallel/verify.h"
+#include "parallel/data_parallel/verify.h"
 #include "core/kernels.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/comm/verifying_group.h"

@@ -24,8 +24,8 @@
 #include "nn/summary.h"
 #include "nn/weights.h"
 #include "optim/optimizer.h"
-#include "parallel/grad_sync.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/grad_sync.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "tests/support/files.h"
 #include "tests/support/golden.h"
 

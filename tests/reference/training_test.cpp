@@ -15,7 +15,7 @@
 #include "optim/muon.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/saver.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "parallel/mesh/redistribute.h"
 #include "parallel/zero/zero.h"
 #include "tests/support/files.h"

@@ -1,5 +1,5 @@
 // The server of --prometheus: its answers, and clients that are slow, hostile or many.
-#include "train/tracking/page_server.h"
+#include "ops/tracking/page_server.h"
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>

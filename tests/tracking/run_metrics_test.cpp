@@ -1,5 +1,5 @@
 // The page for Prometheus.
-#include "train/tracking/run_metrics.h"
+#include "ops/tracking/run_metrics.h"
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "ops/tracking/prometheus_sink.h"
 #include "tests/support/text.h"
-#include "train/tracking/prometheus_sink.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "core/error.h"
+#include "ops/tracking/tensorboard_records.h"
+#include "ops/tracking/tensorboard_sink.h"
 #include "tests/support/files.h"
 #include "tests/support/text.h"
 #include "tests/tracking/event_file.h"
-#include "train/tracking/tensorboard_records.h"
-#include "train/tracking/tensorboard_sink.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -1,6 +1,6 @@
 // Injected faults: the syntax of TRIREME_FAULT, and that each kind acts on the rank and in the step that it names,
 // once, and only if it is allowed.
-#include "train/faults/injection.h"
+#include "check/faults/injection.h"
 
 #include <doctest/doctest.h>
 
@@ -45,13 +45,14 @@ struct Seen {
 
 /// Runs `steps` in this order on every rank of the options' mesh, with `faults`. Updates only if the norm is finite.
 std::vector<Seen> steps_with(GptOptions o, const std::string& faults, const std::vector<int>& steps) {
-  o.run.faults = faults;
   resolve(o, 0);
   validate(o);
   std::vector<Seen> seen(static_cast<std::size_t>(o.mesh.shape.ranks()));
   run_ranks(o, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, o.mesh.shape);
     Trainer trainer(make_gpt(o, o.model.config, mesh), o);
+    std::optional<fault::Injector> injector;
+    if (!faults.empty()) trainer.observe(injector.emplace(faults, false, rank, *mesh));
     const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
     Seen& mine = seen[static_cast<std::size_t>(rank.world->rank())];
     for (const int step : steps) {
@@ -119,9 +120,8 @@ TEST_CASE("what is no fault is refused with the grammar") {
     CHECK_MESSAGE(contains(message, "TRIREME_FAULT"), message);
   }
   GptOptions o = small_options("dp=2");
-  o.run.faults = "kill@step=1,rank=2";
   resolve(o, 0);
-  CHECK(contains(failure([&] { validate(o); }), "a rank below 2"));
+  CHECK(contains(failure([&] { fault::require_possible("kill@step=1,rank=2", o); }), "a rank below 2"));
 }
 
 TEST_CASE("nan poisons one element before the sums, in one pass, with every kind of sums") {

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io.h"
+#include "ops/supervisor/command.h"
 #include "tests/support/errors.h"
 #include "train/gpt/gpt_options.h"
-#include "train/supervisor/command.h"
 
 using namespace trireme;
 using namespace trireme::testing;

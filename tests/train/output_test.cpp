@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "tests/support/errors.h"
+#include "train/events/metrics.h"
 #include "train/events/texts.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/gpt_task.h"
-#include "train/program/metrics.h"
 #include "train/program/text_width.h"
 #include "train/program/timer.h"
 #include "train/program/units.h"

@@ -4,10 +4,10 @@
 #include <set>
 #include <sstream>
 
+#include "ops/plot/braille.h"
+#include "ops/plot/curves.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/plot/braille.h"
-#include "train/plot/curves.h"
 #include "train/program/text_width.h"
 
 using namespace trireme;

@@ -1,5 +1,5 @@
 // The spike detector alone, on made-up series; and the texts that name differing copies and skipped samples.
-#include "train/guards/spike_detector.h"
+#include "train/loop/spike_detector.h"
 
 #include <doctest/doctest.h>
 

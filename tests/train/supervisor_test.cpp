@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "core/io.h"
+#include "ops/supervisor/supervisor.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
-#include "train/supervisor/supervisor.h"
 
 using namespace trireme;
 using namespace trireme::testing;

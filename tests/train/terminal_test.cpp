@@ -4,14 +4,14 @@
 #include <cmath>
 #include <sstream>
 
+#include "ops/terminal/eta.h"
+#include "ops/terminal/plain_sinks.h"
+#include "ops/terminal/terminal_sink.h"
 #include "tests/support/test_screen.h"
 #include "tests/support/text.h"
+#include "train/program/progress.h"
 #include "train/program/text_width.h"
 #include "train/program/units.h"
-#include "train/terminal/eta.h"
-#include "train/terminal/plain_sinks.h"
-#include "train/terminal/progress.h"
-#include "train/terminal/terminal_sink.h"
 
 using namespace trireme;
 using namespace trireme::testing;

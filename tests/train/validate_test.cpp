@@ -208,11 +208,6 @@ TEST_CASE("checkpoints and event files need a folder") {
   }
 }
 
-TEST_CASE("an address for Prometheus") {
-  CHECK(refusal({"--prometheus", "localhost:9400"}) == "nothing");
-  CHECK(contains(refusal({"--prometheus", "localhost"}), "64 trireme: [--prometheus] 'localhost' is not an address"));
-}
-
 TEST_CASE("threads that no machine has") {
   CHECK(contains(refusal({"--mesh", "dp=100000"}), "are 100000 ranks; expected at most 1024 as threads"));
   CHECK(

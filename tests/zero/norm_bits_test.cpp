@@ -1,5 +1,5 @@
 // The gradient norm is a function of the gradients' bits: ZeRO's shards and pipeline stages do not change it.
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "tests/parity/training.h"
 #include "tests/support/sanitized.h"
 #include "tests/zero/support.h"

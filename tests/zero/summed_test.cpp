@@ -1,7 +1,7 @@
 // Zero refuses ranks whose models differ, and steps, norms and clipping before its sums.
 #include "nn/linear.h"
 #include "optim/optimizer.h"
-#include "parallel/gradient_norm.h"
+#include "parallel/data_parallel/gradient_norm.h"
 #include "parallel/zero/zero.h"
 #include "tests/support/errors.h"
 #include "tests/support/mesh.h"

@@ -23,7 +23,7 @@
 #include <variant>
 #include <vector>
 
-#include "train/program/metrics.h"
+#include "train/events/metrics.h"
 #include "train/program/timer.h"
 
 namespace trireme {

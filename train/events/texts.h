@@ -1,5 +1,5 @@
 // Events as lines of text, without colours. Programs and tests read these lines (docs/training.md).
-// Read next: train/terminal/terminal_sink.h, which prints them.
+// Read next: ops/terminal/terminal_sink.h, which prints them.
 #pragma once
 
 #include <cstdint>

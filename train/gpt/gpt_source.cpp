@@ -10,9 +10,9 @@
 #include "parallel/checkpoint/folder.h"
 #include "parallel/comm/texts.h"
 #include "train/launch/common_values.h"
+#include "train/program/progress.h"
 #include "train/program/units.h"
 #include "train/runs/saved_run.h"
-#include "train/terminal/progress.h"
 
 namespace trireme {
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/kernels.h"
 #include "data/eval_windows.h"
 #include "data/sampler.h"
 #include "data/utf8.h"
@@ -12,8 +13,8 @@
 #include "nn/weights.h"
 #include "parallel/comm/texts.h"
 #include "train/gpt/chat.h"
+#include "train/gpt/comparison_batch.h"
 #include "train/gpt/generate.h"
-#include "train/gpt/gpt_parity.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/gpt_source.h"
 #include "train/gpt/gpu_choices.h"
@@ -194,8 +195,19 @@ std::unique_ptr<Model> GptTask::make(const TrainOptions& options, std::shared_pt
   std::unique_ptr<Gpt> model = make_gpt(options, o_.model.config, std::move(mesh), !o_.model.init_from.empty());
   if (o_.model.init_from.empty()) return model;
   ProcessGroup& world = model->mesh().world();
-  if (any_rank(world, o_.model.begins_with_weights()))
-    GptSource(world, o_.model.init_from, o_.model.init_adapter).load(*model);
+  if (!any_rank(world, o_.model.begins_with_weights())) return model;
+  GptSource(world, o_.model.init_from, o_.model.init_adapter).load(*model);
+  fail_together(world, [&] {
+    for (const ParameterPtr& parameter : model->parameters()) {
+      const Tensor weight = contiguous(parameter->local.detach());
+      if (!std::isfinite(kernels(weight.device()).sum_squares(std::span(&weight, 1)).value()))
+        fail(
+            ExitCode::data, "init-from",
+            "{} of the model in {} is not finite; expected numbers; it was not trained well, or its files are damaged: "
+            "use another model",
+            parameter->name, o_.model.init_from);
+    }
+  });
   return model;
 }
 
@@ -226,7 +238,8 @@ std::shared_ptr<const Tokenizer> GptTask::own_tokenizer() const {
   return GptSource(*alone, o_.model.read_from).tokenizer();
 }
 
-/// What the model's users need goes on with it: that of the model of --init-from, with the template it is trained with now.
+/// What the model's users need goes on with it: that of the model of --init-from, with the template it is trained with
+/// now.
 void GptTask::set_usage() {
   if (!o_.model.init_from.empty()) {
     const std::shared_ptr<ProcessGroup> alone = self_group();
@@ -472,8 +485,8 @@ void GptTask::declare_parity_data(Flags& flags) { declare_parity_documents(flags
 
 void GptTask::prepare_parity() { prepare_parity_model(o_); }
 
-ParityModel::Data GptTask::parity_data(const TrainOptions& options) const {
-  return gpt_parity_data(options, o_.model.config);
+GlobalBatch GptTask::parity_data(const TrainOptions& options) const {
+  return comparison_batch(options, o_.model.config);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// The task of train_gpt: a GPT and its text. Read next: train/gpt/gpt_task.cpp, train/loop/training.h.
+// The task of train_gpt: a GPT and its text. Read next: train/gpt/gpt_task.cpp, ops/run/train_program.h.
 #pragma once
 
 #include <optional>
@@ -51,7 +51,7 @@ class GptTask : public Task {
   void set_parity_defaults() override;
   void declare_parity_data(Flags& flags) override;
   void prepare_parity() override;
-  ParityModel::Data parity_data(const TrainOptions& options) const override;
+  GlobalBatch parity_data(const TrainOptions& options) const override;
 
  private:
   std::shared_ptr<const Tokenizer> own_tokenizer() const;

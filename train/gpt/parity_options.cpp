@@ -1,4 +1,5 @@
 #include "train/gpt/parity_options.h"
+#include "train/options/optimizer_kinds.h"
 
 #include "train/gpt/validate_gpt.h"
 
@@ -22,8 +23,9 @@ void declare_comparison(Flags& flags, TrainOptions& o) {
   declare_precision(flags, o.precision);
   flags.group("comparison");
   flags.add("seed", "N", o.run.seed, "of initial weights and dropout", Range::at_least(0));
-  flags.add_choice("optimizer", o.optimizer.optimizer, {"adamw", "lion", "muon", "adafactor"},
-                   "of the second run; the first has sgd");
+  std::vector<std::string> others = optimizer_names();
+  std::erase(others, "sgd");
+  flags.add_choice("optimizer", o.optimizer.optimizer, others, "of the second run; the first has sgd");
   flags.add("freeze", "PATTERN,...", o.optimizer.freeze, "parameters by name that are not trained");
   flags.add("ema-decay", "F", o.optimizer.ema_decay, "none",
             "compare, after the second run, the moving average of the weights with this decay; none: the weights",

@@ -19,13 +19,12 @@
 #include "core/profiled_kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
-#include "parallel/comm/nccl_launch.h"
+#include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/watchdog.h"
-#include "train/faults/injection.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
 #include "train/program/screen.h"
@@ -260,7 +259,6 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
     }
     if (on_gpu(options)) enter_gpus(options, rank);
     if (options.run.verify) rank.world = verifying(rank.world);
-    const fault::Scope faults(options, rank);
     with_memory_estimate(memory, [&] { body(rank); });
     if (rank.exit_code != 0) exit_code = rank.exit_code;  // all non-zero codes are equal
   };

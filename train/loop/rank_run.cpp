@@ -11,6 +11,7 @@
 #include "train/program/signals.h"
 #include "train/report/memory.h"
 #include "train/report/profiling.h"
+#include "train/runs/metrics_sink.h"
 #include "train/runs/new_folder.h"
 #include "train/runs/resume_mark.h"
 #include "train/runs/saved_run.h"
@@ -33,7 +34,7 @@ std::string agreed_checkpoint(ProcessGroup& world, const RunOptions& o) {
 
 }  // namespace
 
-RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank)
+RankRun::RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank)
     : task_(task),
       options_(task.options()),
       folder_(folder),
@@ -41,13 +42,17 @@ RankRun::RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank
       mesh_(make_mesh(rank, options_.mesh.shape)),
       checkpoint_(agreed_checkpoint(*rank.world, options_.run)),
       trainer_(make_model(), options_),
+      observer_(attachments.observer(options_, rank, *mesh_)),
       batch_(options_.batch_sizes()),
       targets_per_step_(batch_.global_batch * task.targets()),
       identity_(task.identity()) {
+  if (observer_) trainer_.observe(*observer_);
   if (const auto samples = task.validation())
     eval_every_ = options_.run.eval_every.value_or(
         evaluation_interval(options_.schedule.steps, samples->count(), batch_.global_batch));
-  if (rank.first()) add_sinks(events_, options_, eval_every_, folder, sinks);
+  if (!rank.first()) return;
+  attachments.add_sinks(events_, options_, eval_every_);
+  events_.add(std::make_unique<MetricsSink>(folder));
 }
 
 void RankRun::run() {
@@ -78,8 +83,6 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
   const optim::LrSchedule lr_schedule = make_lr_schedule(options_.schedule);
   if (const std::optional<double> loss = evaluate()) checkpoints.note_validation_at_start(progress_.steps, *loss);
 
-  // With --out none nothing is saved: the ranks only agree on signals.
-  const Phase after_step = options_.run.out.empty() ? Phase::communication : Phase::saving;
   const std::int64_t first_step = logged_ = progress_.steps, steps = options_.schedule.steps;
   stepping_ = times_.seconds_in_steps();
   while (progress_.steps < steps) {
@@ -90,7 +93,7 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     const Trainer::Pass made = gradients(loader);
     // Clips by the norm of the whole gradient and updates the weights; skips the update if a check fails.
     const double lr = lr_schedule.at(progress_.steps);
-    const bool updated = timed(Phase::optimizer, [&] { return guards.step(made, lr); });
+    const bool updated = timed(Phase::optimizer, [&] { return guards.checked_update(made, lr); });
     profiling.after_step();
     communication_ = communication_ + (CommunicationClock::current()->read() - before);
     if (!updated) {  // goes on at this step with other samples, or after a rollback at an earlier step
@@ -100,11 +103,11 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     mark.step_made();
     report_step(lr, guards, checkpoints);
     const bool last = progress_.steps == steps;
-    if ((!last || cut_short_) && !timed(after_step, [&] { return checkpoints.after_step(progress_); }))
+    if ((!last || cut_short_) && !timed(Phase::saving, [&] { return checkpoints.after_step(progress_); }))
       break;  // a signal
   }
 
-  timed(after_step, [&] { checkpoints.finish(progress_); });
+  timed(Phase::saving, [&] { checkpoints.finish(progress_); });
   if (const auto table = profiling.finish()) events_.say(*table);
   events_.emit(RunEnded{.steps = progress_.steps - first_step,
                         .wall_seconds = times_.seconds(),
@@ -197,13 +200,11 @@ void RankRun::begin() {
 
 Trainer::Pass RankRun::gradients(Loader& loader) {
   // Sums of gradients over data start during the last backward, with ZeRO 2 and 3 during each.
-  const double waited = loader.seconds_waited();
   const std::int64_t targets = source_->targets_of(loader.consumed(), batch_.global_batch).value_or(targets_per_step_);
   const Trainer::Pass made = trainer_.gradients([&](int) { return loader.next(); },
                                                 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets)));
-  const double waiting = loader.seconds_waited() - waited;
-  times_.add(Phase::data, waiting);
-  times_.add(Phase::forward, made.pipeline.forward_seconds - waiting);
+  times_.add(Phase::data, made.fetch_seconds);
+  times_.add(Phase::forward, made.pipeline.forward_seconds);
   times_.add(Phase::backward, made.pipeline.backward_seconds);
   times_.add(Phase::communication, made.pipeline.waiting_seconds + made.sums.exposed_seconds);
   return made;

@@ -8,9 +8,9 @@
 
 #include "data/prefetch.h"
 #include "train/events/event_stream.h"
-#include "train/guards/guards.h"
 #include "train/launch/ranks.h"
-#include "train/loop/sinks.h"
+#include "train/loop/attachments.h"
+#include "train/loop/guards.h"
 #include "train/loop/task.h"
 #include "train/program/timer.h"
 #include "train/runs/checkpointing.h"
@@ -22,7 +22,7 @@ namespace trireme {
 class RankRun {
  public:
   /// All arguments must outlive this object.
-  RankRun(Task& task, RunFolder& folder, SinkResources& sinks, Rank& rank);
+  RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank);
 
   /// Trains to the last step, or until a signal asks to stop.
   void run();
@@ -57,7 +57,8 @@ class RankRun {
   std::shared_ptr<const DeviceMesh> mesh_;
   std::string checkpoint_;  // that the run resumes from, as it was found at first; empty: it begins
   Trainer trainer_;
-  EventStream events_;  // without sinks on all ranks but the first
+  std::unique_ptr<StepObserver> observer_;  // may be null
+  EventStream events_;                      // without sinks on all ranks but the first
   BatchSizes batch_;
   std::shared_ptr<const DataSource> source_;  // of training, from train() on
   std::int64_t targets_per_step_;             // if source_ does not count them

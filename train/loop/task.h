@@ -1,5 +1,5 @@
-// Task: a model together with its data, as programs use it. build/bin/train trains any task (train/loop/training.h),
-// and build/bin/parity compares meshes with it (train/parity/parity.h). The author of a model writes a Task for it and
+// Task: a model together with its data, as programs use it. build/bin/train trains any task (ops/run/train_program.h),
+// and build/bin/parity compares meshes with it (check/parity/parity.h). The author of a model writes a Task for it and
 // adds it to the list in examples/tasks/list.cpp; docs/writing_a_model.md shows one.
 //
 // The order of calls. For training: declare_data(), declare_model(), then the flags are parsed and resolved,
@@ -20,12 +20,17 @@
 #include "train/launch/common_values.h"
 #include "train/options/flags.h"
 #include "train/options/options.h"
-#include "train/parity/parity.h"
 #include "train/report/memory.h"
 #include "train/report/report.h"
 #include "train/runs/run_texts.h"
 
 namespace trireme {
+
+/// A whole global batch, the same on every rank.
+struct GlobalBatch {
+  Batch batch;
+  std::int64_t targets = 0;  ///< the sum of losses is divided by this
+};
 
 class Task {
  public:
@@ -130,7 +135,7 @@ class Task {
   /// In a comparison, called instead of load(), before validate().
   virtual void prepare_parity() {}
   /// A global batch, the same on every rank. By default, the first samples of training().
-  virtual ParityModel::Data parity_data(const TrainOptions& options) const {
+  virtual GlobalBatch parity_data(const TrainOptions& options) const {
     const std::int64_t samples = options.batch_sizes().global_batch;
     return {training()->make_batch(0, samples), samples * targets()};
   }
@@ -144,8 +149,5 @@ class Task {
   TrainOptions own_;
   TrainOptions* options_;
 };
-
-/// Wraps `task` for a comparison. `task` must outlive the result.
-ParityModel parity_model(const Task& task);
 
 }  // namespace trireme

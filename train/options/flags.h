@@ -52,7 +52,7 @@ class Flags {
   enum class Asked : std::uint8_t { run, help, version, completions, print_config };
   /// The type of a flag's value.
   enum class Kind : std::uint8_t { integer, number, text, on_off };
-  /// What a flag accepts, for a program that generates command lines (train/explore/space.h).
+  /// What a flag accepts, for a program that generates command lines (check/explore/space.h).
   struct Declared {
     std::string name;   ///< without dashes
     std::string value;  ///< the argument's name in --help: "N", "PATH", "none|full|every:K"
@@ -95,8 +95,9 @@ class Flags {
   void choices_of_other_builds(std::vector<std::pair<std::string, std::string>> choices);
   /// The last declared flag, a text, must not be empty on the command line. This catches --out "$UNSET".
   void not_empty();
-  /// The last declared flag has an effect only while `active()` holds, which depends on the flag `depends_on`. `values`:
-  /// those of `depends_on` for which it holds, for the message: "sgd", "above 0". With several calls, all must hold.
+  /// The last declared flag has an effect only while `active()` holds, which depends on the flag `depends_on`.
+  /// `values`: those of `depends_on` for which it holds, for the message: "sgd", "above 0". With several calls, all
+  /// must hold.
   void only_with(std::string depends_on, std::string values, std::function<bool()> active);
   /// `action` runs each time the last declared flag is set.
   void follow_up(std::function<void()> action);

@@ -12,6 +12,7 @@
 #include "data/eval_windows.h"
 #include "parallel/pipeline/schedules.h"
 #include "train/options/batch_sizes.h"
+#include "train/options/optimizer_kinds.h"
 
 namespace trireme {
 namespace {
@@ -82,7 +83,7 @@ void declare_schedule(Flags& flags, ScheduleOptions& o) {
 
 void declare_optimizer(Flags& flags, OptimizerOptions& o) {
   flags.group("optimizer");
-  flags.add_choice("optimizer", o.optimizer, {"adamw", "sgd", "lion", "muon", "adafactor"},
+  flags.add_choice("optimizer", o.optimizer, optimizer_names(),
                    "what updates the weights; muon: matrices between hidden layers, and adamw the others; adafactor: "
                    "keeps a row and a column of each matrix");
   flags.add("weight-decay", "F", o.weight_decay, "decay of matrices (not of biases and norms)", Range::at_least(0));

@@ -151,7 +151,6 @@ struct RunOptions {
   // Not flags:
   std::string out;     ///< folder for metrics, configuration and checkpoints; empty: nothing is kept. Set by resolve(),
                        ///< and for --out auto when training starts (train/runs/new_folder.h)
-  std::string faults;  ///< the value of TRIREME_FAULT (train/faults/injection.h)
   std::string config;  ///< all flags of the program as --config takes them; ranks compare it, and folders and
                        ///< checkpoints store it
 
@@ -164,13 +163,13 @@ struct RunOptions {
   bool chooses_folder() const { return out_choice == "auto"; }
 };
 
-/// Other programs that show a run: train/tracking.
+/// Other programs that show a run: ops/tracking.
 struct TrackingOptions {
   bool tensorboard = false;
   std::string prometheus;  ///< HOST:PORT to listen on; empty: nothing listens
 };
 
-/// Options of the checks that a run makes of itself: train/guards/guards.h.
+/// Options of the checks that a run makes of itself: train/loop/guards.h.
 struct GuardOptions {
   std::int64_t max_skipped = 5;      ///< non-finite steps in a row that end the run
   double spike_threshold = 0;        ///< in robust standard deviations of the loss; 0: no detector

@@ -11,8 +11,8 @@ namespace trireme {
 
 int launcher_rank();   ///< rank of this process in the launcher's job; 0 without a launcher
 int launcher_ranks();  ///< number of processes that the launcher started; 0 without one
-/// The number of cores for this process: those it may use, within its quota of processor time. If the launcher did not bind its ranks to cores, they are
-/// divided among the launcher's ranks on this machine.
+/// The number of cores for this process: those it may use, within its quota of processor time. If the launcher did not
+/// bind its ranks to cores, they are divided among the launcher's ranks on this machine.
 int cores();
 
 /// A position in the usable cores, for OwnCores: the part `first` of `parts` equal parts belongs to a rank's first
@@ -33,7 +33,7 @@ void note_reported();
 /// Of the other processes: returns when the first one has reported, or after ten seconds, as it may have died.
 void await_report();
 
-/// The variable in which a supervisor (train/supervisor/supervisor.h) tells its job how often it was restarted.
+/// The variable in which a supervisor (ops/supervisor/supervisor.h) tells its job how often it was restarted.
 constexpr const char* restarts_variable = "TRIREME_RESTARTS";
 /// The parent of a process; nothing if the process does not exist.
 std::optional<pid_t> parent_of(pid_t process);

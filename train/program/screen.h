@@ -4,7 +4,7 @@
 //
 // Text is made safe first (safe_text() in data/utf8.h): a terminal shows it all and takes none of it as a command, even
 // if it comes from a file's name or a model. Colours are therefore a Style, not part of the text.
-// Read next: train/program/text_width.h; train/terminal/terminal_sink.h, which shows a training run.
+// Read next: train/program/text_width.h; ops/terminal/terminal_sink.h, which shows a training run.
 #pragma once
 
 #include <chrono>

@@ -60,7 +60,7 @@ bool only_interrupted();
 /// Forgets SIGINT, and catches the next. leave_asked() stays true if another signal has asked to leave.
 void forget_interrupt();
 
-/// True if a supervisor (train/supervisor/supervisor.h) started this process or its launcher, at the time of
+/// True if a supervisor (ops/supervisor/supervisor.h) started this process or its launcher, at the time of
 /// catch_signals(), and has ended since. The job then saves and leaves.
 bool supervisor_gone();
 

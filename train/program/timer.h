@@ -5,7 +5,7 @@
 //
 // A pipeline executor or a hook with its own measurement calls add(). Phase::communication is time spent waiting for
 // communication (exposed). Communication that overlaps with computation is not included.
-// Read next: train/program/metrics.h (a lap as metrics), train/report/report.h (the table at the end).
+// Read next: train/events/metrics.h (a lap as metrics), train/report/report.h (the table at the end).
 #pragma once
 
 #include <array>

@@ -4,7 +4,7 @@
 
 #include "core/cpu/level.h"
 #include "core/cpu/processor.h"
-#include "parallel/comm/mpi_transport.h"
+#include "parallel/comm/mpi/transport.h"
 #include "train/program/build_facts.h"
 
 namespace trireme {

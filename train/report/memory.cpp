@@ -2,22 +2,17 @@
 
 #include <algorithm>
 
+#include "train/options/optimizer_kinds.h"
 #include "train/program/units.h"
 
 namespace trireme {
 namespace {
 
 /// Bytes of optimizer state per parameter: moments, the average, and the master weight with a 16-bit dtype. `hidden`:
-/// the part of the parameters that is in matrices between hidden layers. Adafactor's rows and columns are small.
+/// the part of the parameters that is in matrices between hidden layers.
 double state_bytes(const TrainOptions& o, double hidden) {
-  const std::string& optimizer = o.optimizer.optimizer;
-  const double one_or_none = optimizer == "lion" || o.optimizer.decay_of_momentum() > 0 ? 4 : 0;
-  const double moments = optimizer == "adafactor" ? 0
-                         : optimizer == "adamw"   ? 8
-                         : optimizer == "muon"    ? 8 - 4 * hidden
-                                                  : one_or_none;
-  return moments * (o.optimizer.moments == DType::bf16 ? 0.5 : 1) + (o.optimizer.ema_decay ? 4 : 0) +
-         (o.precision.dtype == DType::f32 ? 0 : 4);
+  return kind_of(o.optimizer).moment_bytes(o.optimizer, hidden) * (o.optimizer.moments == DType::bf16 ? 0.5 : 1) +
+         (o.optimizer.ema_decay ? 4 : 0) + (o.precision.dtype == DType::f32 ? 0 : 4);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "train/report/report.h"
+#include "train/options/optimizer_kinds.h"
 
 #include <fmt/format.h>
 
@@ -90,21 +91,8 @@ std::string checkpoints_row(const RunOptions& o, std::int64_t eval_every) {
 }
 
 std::string optimizer_row(const OptimizerOptions& o, double lr) {
-  const std::string clip = o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping";
-  if (o.optimizer == "sgd")
-    return fmt::format("sgd, momentum {}{}, weight decay {}, {}", o.decay_of_momentum(),
-                       o.looks_ahead() ? " (Nesterov)" : "", o.weight_decay, clip);
-  if (o.optimizer == "lion")
-    return fmt::format("lion, beta {} and {}, weight decay {}, {}", o.beta1, o.second_beta(), o.weight_decay, clip);
-  if (o.optimizer == "adafactor")
-    return fmt::format("adafactor, beta2 1 - t^-{}, updates of at most {}{}, weight decay {}, {}", o.adafactor_decay,
-                       o.adafactor_clip, o.adafactor_relative ? ", relative to the weights" : "", o.weight_decay, clip);
-  const std::string adamw = fmt::format("adamw, beta {} and {}, eps {}", o.beta1, o.second_beta(), o.eps);
-  if (o.optimizer == "adamw") return fmt::format("{}, weight decay {}, {}", adamw, o.weight_decay, clip);
-  return fmt::format(
-      "muon for matrices, learning rate {:.3g}, scale {}, momentum {}{}; for others {}; weight decay {}, {}",
-      o.matrix_lr(lr), optim::name(o.muon_scale), o.decay_of_momentum(), o.looks_ahead() ? " (Nesterov)" : "", adamw,
-      o.weight_decay, clip);
+  return fmt::format("{}{} weight decay {}, {}", kind_of(o).row(o, lr), o.optimizer == "muon" ? ";" : ",",
+                     o.weight_decay, o.clip > 0 ? fmt::format("gradient norm at most {}", o.clip) : "no clipping");
 }
 
 }  // namespace

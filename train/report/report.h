@@ -1,5 +1,5 @@
 // The tables before and after a run: what will be trained, and where the time went.
-// Read next: train/report/report.cpp; train/terminal/terminal_sink.h prints them.
+// Read next: train/report/report.cpp; ops/terminal/terminal_sink.h prints them.
 #pragma once
 
 #include <cstdint>

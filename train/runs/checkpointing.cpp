@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/comm/texts.h"
-#include "train/faults/injection.h"
 #include "train/options/flags.h"
 #include "train/program/signals.h"
 #include "train/runs/origin.h"
@@ -190,7 +189,7 @@ void Checkpointing::begin(Progress progress, bool only_best) {
     judgement = {.loss = validated_.second, .only_best = only_best};
   }
   saver_->begin(progress, judgement);
-  fault::point(fault::Point::save, &trainer_.model().mesh());
+  for (StepObserver* observer : trainer_.observers()) observer->save_begun();
 }
 
 void Checkpointing::emit_saved(const checkpoint::Saved& saved, bool leaving) {

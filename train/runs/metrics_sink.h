@@ -1,5 +1,5 @@
 // MetricsSink: keeps the logged steps of a run in the metrics.jsonl of its folder.
-// Read next: train/runs/run_folder.h, train/program/metrics.h.
+// Read next: train/runs/run_folder.h, train/events/metrics.h.
 #pragma once
 
 #include <cmath>

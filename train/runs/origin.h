@@ -5,7 +5,7 @@
 //   each checkpoint's "origin"   PATH, as long as the run exists
 //   config.json's "resume"       also PATH, until a start with --resume auto writes auto there
 //
-// Read next: train/runs/run_folder.h, train/supervisor/supervisor.cpp, which ask; train/runs/run_texts.h.
+// Read next: train/runs/run_folder.h, ops/supervisor/supervisor.cpp, which ask; train/runs/run_texts.h.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // The folder of --out: config.json, metrics.jsonl and the other files of a run. Only the first rank writes to it.
-// Read next: core/io.h (the files), train/program/metrics.h (the lines).
+// Read next: core/io.h (the files), train/events/metrics.h (the lines).
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/io.h"
-#include "train/program/metrics.h"
+#include "train/events/metrics.h"
 
 namespace trireme {
 

@@ -31,7 +31,7 @@ struct SkippedSamples {
   bool operator==(const SkippedSamples&) const = default;
 };
 
-/// The state of a run's guards (train/guards/guards.h). With it, a resumed run makes the same decisions as a run that
+/// The state of a run's guards (train/loop/guards.h). With it, a resumed run makes the same decisions as a run that
 /// was never interrupted.
 struct GuardState {
   std::vector<SkippedSamples> skipped;  ///< in order; adjacent ranges for the same step are joined

@@ -12,19 +12,21 @@ GradientWatch::GradientWatch(const ParameterList& parameters) {
     parameter->leaf().on_grad_ready([this, p = parameter.get()] { ready(*p); });
 }
 
-void GradientWatch::begin(Look look) {
+void GradientWatch::begin(Look look, const std::vector<Batch>& batches) {
   look_ = look;
   looking_ = false;
-  samples_.clear();
+  batches_ = &batches;
   unread_.clear();
   found_ = {};
 }
 
 std::vector<std::int64_t> GradientWatch::samples_of(int microbatch) const {
   std::vector<std::int64_t> samples;
-  for (std::size_t m = 0; m < samples_.size(); ++m)
+  for (std::size_t m = 0; m < batches_->size(); ++m) {
+    const std::vector<std::int64_t>& ids = (*batches_)[m].sample_ids;
     if (microbatch < 0 || m == static_cast<std::size_t>(microbatch))
-      samples.insert(samples.end(), samples_[m].begin(), samples_[m].end());
+      samples.insert(samples.end(), ids.begin(), ids.end());
+  }
   return samples;
 }
 
@@ -61,7 +63,7 @@ void GradientWatch::ready(const Parameter& parameter) {
   const Tensor& gradient = parameter.grad();
   if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value())) return;
   // If only the last backward is checked, the value may come from any micro-batch.
-  const int microbatch = look_ == Look::in_every_backward || samples_.size() == 1 ? microbatch_ : -1;
+  const int microbatch = look_ == Look::in_every_backward || batches_->size() == 1 ? microbatch_ : -1;
   found_ = {.tensor = parameter.name,
             .stage = stage_,
             .microbatch = microbatch,

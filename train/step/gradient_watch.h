@@ -35,9 +35,8 @@ class GradientWatch {
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
-  /// Begins a pass over the micro-batches of a step.
-  void begin(Look look);
-  void microbatch(const Batch& batch) { samples_.push_back(batch.sample_ids); }  ///< the next micro-batch, in order
+  /// Begins a pass over the micro-batches of a step, `batches`, which must have one before its forward pass.
+  void begin(Look look, const std::vector<Batch>& batches);
   /// A micro-batch's loss, one element. It is read only if gradients are checked as well, or by found(): the host need
   /// not wait for a device.
   void loss(const Tensor& value, int stage, int microbatch);
@@ -58,7 +57,7 @@ class GradientWatch {
   Look look_ = Look::never;
   bool looking_ = false;
   int stage_ = 0, microbatch_ = 0, order_ = 0;
-  std::vector<std::vector<std::int64_t>> samples_;  // by micro-batch
+  const std::vector<Batch>* batches_ = nullptr;  // by micro-batch
   struct Loss {
     Tensor value;
     int stage, microbatch;

@@ -2,7 +2,7 @@
 // (train/step/gradient_watch.h). From its origin, a NaN spreads down the backward pass to earlier stages, and to all
 // ranks that exchange activations with this one. So for each dp coordinate, the ranks are named that found it in the
 // earliest micro-batch; among these, those on the last stage; among these, those with the first gradient.
-// Read next: train/guards/guards.h.
+// Read next: train/loop/guards.h.
 #pragma once
 
 #include <string>

@@ -3,13 +3,14 @@
 // masters and moments may differ long before a weight does. Every few steps, and before every save, each rank hashes
 // the tensors that other ranks hold too, and each group of such ranks exchanges 8 bytes per rank. Only if these differ,
 // all hashes go to one rank, which names the tensor and, by majority, the rank that differs.
-// Read next: parallel/verify.h (which ranks hold the same), parallel/zero/shard_hashes.h (tensors without replicas).
+// Read next: parallel/data_parallel/verify.h (which ranks hold the same), parallel/zero/shard_hashes.h (tensors without
+// replicas).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "parallel/verify.h"
+#include "parallel/data_parallel/verify.h"
 
 namespace trireme {
 

@@ -1,7 +1,7 @@
 // StepNumbers: what decides about a step's update, and what is printed of it. On a GPU the numbers are there long
 // before the host knows them: kernels read them in device memory, and the host's copy is queued behind the kernels that
 // compute them. Reading waits for that copy only, not for what was queued later.
-// Read next: Trainer::numbers() in train/step/trainer.cpp, then train/guards/guards.cpp.
+// Read next: Trainer::numbers() in train/step/trainer.cpp, then train/loop/guards.cpp.
 #pragma once
 
 #include <cmath>

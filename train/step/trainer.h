@@ -6,8 +6,8 @@
 //   StepNumbers numbers = trainer.numbers(pass);          // on a GPU, queued
 //   trainer.update(lr, numbers.norm());                   // waits for the number
 //
-// Every member function is collective over the mesh. Read next: train/step/trainer.cpp, then models/model.h,
-// parallel/pipeline/executor.h and parallel/grad_sync.h.
+// Every member function is collective over the mesh. Read next: train/step/trainer.cpp and trainer_checks.cpp, then
+// models/model.h, parallel/pipeline/executor.h and parallel/data_parallel/grad_sync.h.
 #pragma once
 
 #include <functional>
@@ -22,6 +22,7 @@
 #include "train/options/options.h"
 #include "train/step/gradient_watch.h"
 #include "train/step/step_numbers.h"
+#include "train/step/step_observer.h"
 
 namespace trireme {
 
@@ -34,23 +35,30 @@ class Trainer {
   Trainer(std::unique_ptr<Model> model, const TrainOptions& options,
           std::int64_t bucket_bytes = GradSync::default_bucket_bytes);
 
+  /// From now on, `observer` is called in every step. It must outlive this object.
+  void observe(StepObserver& observer) { observers_.push_back(&observer); }
+  const std::vector<StepObserver*>& observers() const { return observers_; }
+
   /// Returns this dp rank's micro-batch `index` of the step. Called once for each index, in order.
   using NextBatch = std::function<Batch(int index)>;
   /// What gradients() did.
   struct Pass {
-    pipeline::StepReport pipeline;
+    pipeline::StepReport pipeline;  ///< its forward_seconds are without fetch_seconds
     GradSyncReport sums;
+    double fetch_seconds = 0;  ///< in NextBatch
   };
-  /// Sets every gradient to that of loss_scale x the sum of the losses of the step's micro-batches, summed over the
-  /// mesh. There is no other division: loss_scale is 1 / (targets of the global batch). The first call throws
-  /// ExitCode::desync if ranks have other samples than they should: models/same_batch.h.
-  Pass gradients(const NextBatch& next_batch, double loss_scale);
+  /// Sets every gradient to that of `per_target` x the sum of the losses of the step's micro-batches, summed over the
+  /// mesh; per_target is 1 / (targets of the global batch). Nothing else divides. In f16 gradients are also multiplied
+  /// by scaler().scale(), until the update. The first call throws ExitCode::desync if ranks have other samples than
+  /// they should: models/same_batch.h.
+  Pass gradients(const NextBatch& next_batch, double per_target);
 
-  /// The loss of the global batch, and the norm of the whole model's gradient, without the loss scale. The same bits on
-  /// every rank. On a GPU the work for them is queued, and the host waits when it reads one.
+  /// The loss of the global batch, and the norm of the whole model's gradient, without the scaler's factor. The same
+  /// bits on every rank. On a GPU the work for them is queued, and the host waits when it reads one.
   StepNumbers numbers(const Pass& pass);
   double gradient_norm();  ///< that norm alone; waits
-  /// This rank's part of every summed gradient: the whole gradient, or with ZeRO its shard. After gradients().
+  /// This rank's part of every summed gradient, with the scaler's factor: the whole gradient, or with ZeRO its shard.
+  /// After gradients().
   std::vector<StateTensor> gradient_pieces();
   /// The routing of the step that update() has completed; nothing without experts.
   const std::optional<nn::RoutingReport>& routing() const { return routing_; }
@@ -86,19 +94,22 @@ class Trainer {
   bool update(double lr, double norm);
 
   Model& model() { return *model_; }                     ///< this rank's part
-  GradientWatch& watch() { return watch_; }              ///< which gradients are checked
+  GradientWatch& gradient_watch() { return watch_; }     ///< which gradients are checked
   optim::Optimizer& optimizer() { return *optimizer_; }  ///< of this rank's shards
   optim::LossScaler& scaler() { return scaler_; }        ///< the loss scale
   const pipeline::Executor& executor() const { return executor_; }
 
  private:
   using Look = GradientWatch::Look;
-  Pass run_pass(const NextBatch& next_batch, Look look);
+  Pass run_pass(Look look);
+  Tensor forward(int stage, const Tensor& input, int microbatch);
+  void before_backward(int stage, int microbatch);
+  const Batch& batch(int microbatch);
   bool sums_gradients() const;  // over any ranks
   Look first_look() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);
-  void before_optimizer();
+  void before_update();
   std::vector<ReplicatedTensor> copies(std::optional<std::int64_t> turn = {});
 
   TrainOptions options_;
@@ -112,8 +123,11 @@ class Trainer {
   optim::LossScaler scaler_;
   pipeline::Executor executor_;
   std::optional<nn::RoutingReport> routing_;
-  std::vector<Batch> step_;  // the micro-batches of the step, in case it must be computed again
-  double loss_scale_ = 1;    // of the step, without the scaler's factor
+  std::vector<StepObserver*> observers_;
+  const NextBatch* next_batch_ = nullptr;  // within gradients()
+  std::vector<Batch> batches_;             // the micro-batches of the step, which may have to be computed again
+  double per_target_ = 1;                  // of the step
+  double fetch_seconds_ = 0;               // of the step
   bool compared_batches_ = false;
   bool queued_ = false;  // queue_update() has counted this step's update
 };

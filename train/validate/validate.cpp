@@ -10,9 +10,8 @@
 #include "core/nearest.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
-#include "train/faults/injection.h"
+#include "train/options/optimizer_kinds.h"
 #include "train/report/profiling.h"
-#include "train/tracking/address.h"
 
 namespace trireme {
 
@@ -130,7 +129,6 @@ void validate_tracking(const TrainOptions& o) {
         ExitCode::usage, "tensorboard",
         "--tensorboard on writes into the folder of --out, which is none; expected --out DIR or auto; change --out, or "
         "drop --tensorboard");
-  if (!o.tracking.prometheus.empty()) static_cast<void>(Address::parse(o.tracking.prometheus, "--prometheus"));
 }
 
 void validate_recompute(const PrecisionOptions& o, std::int64_t blocks) {
@@ -272,27 +270,7 @@ void validate_expert_ranks(const MeshShape& mesh, bool experts) {
 void validate_optimizer(const OptimizerOptions& o, const PrecisionOptions& precision) {
   static_cast<void>(optim::ParameterFactors("--lr-factor", o.lr_factor));  // throws for an invalid one
   static_cast<void>(optim::ParameterFactors("--decay-factor", o.decay_factor));
-  if ((o.optimizer == "sgd" || o.optimizer == "muon") && o.looks_ahead() && o.momentum == 0.0)
-    fail(ExitCode::usage, "optimizer",
-         "--nesterov on looks ahead along the momentum, got --momentum 0; expected above 0; change one of the two");
-  if (o.optimizer == "sgd" && o.moments != DType::f32 && o.decay_of_momentum() == 0)
-    fail(
-        ExitCode::usage, "optimizer",
-        "--moments bf16 has no effect, as SGD without momentum has no moments; expected --momentum above 0; change one "
-        "of the two");
-  if (o.optimizer == "adafactor" && o.moments != DType::f32)
-    fail(ExitCode::usage, "optimizer",
-         "--moments bf16 halves moments, and --optimizer adafactor keeps only a row and a column of each matrix; "
-         "expected --moments f32; drop --moments");
-  if (o.optimizer == "adafactor" && o.memory == MemoryCategory::offloaded && precision.tensor_device() != Device::cpu)
-    fail(
-        ExitCode::usage, "optimizer",
-        "--offload optimizer keeps Adafactor's state in host memory, and its updates are computed on the GPU; expected "
-        "--offload none: the state is small");
-  if (o.optimizer == "muon" && o.memory == MemoryCategory::offloaded && precision.tensor_device() != Device::cpu)
-    fail(ExitCode::usage, "optimizer",
-         "--offload optimizer keeps Muon's momentum in host memory, and its matrix products run on the GPU; expected "
-         "--offload none; use --zero 1 to shard the state, or --optimizer adamw");
+  kind_of(o).check(o, precision.tensor_device());
 }
 
 }  // namespace
@@ -333,7 +311,6 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_guards(o);
   validate_recompute(o.precision, blocks);
   o.precision.make_scaler();  // throws for an invalid --loss-scale
-  fault::require_possible(o);
 }
 
 }  // namespace trireme

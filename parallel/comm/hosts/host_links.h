@@ -5,7 +5,7 @@
 //   host of rank 0: names a host that does not answer, or a rank that its host calls silent; notices slow links
 //   other hosts:    answer; end themselves when nobody asks any more, so that a host that was cut off does not go on
 //
-// Read next: parallel/comm/hosts/host_signs.h, which decides; parallel/comm/mpi_hosts.cpp, which starts this.
+// Read next: parallel/comm/hosts/host_signs.h, which decides; parallel/comm/mpi/hosts.cpp, which starts this.
 #pragma once
 
 #include <array>

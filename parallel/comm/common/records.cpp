@@ -1,0 +1,37 @@
+#include "parallel/comm/common/records.h"
+
+#include "parallel/comm/call_site.h"
+
+namespace trireme::comm {
+
+watch::Record collective_record(const ProcessGroup& group, const Collective& c, const Signature& signature,
+                                std::uint64_t sequence) {
+  watch::Record record;
+  record.sequence = sequence;
+  record.signature = signature;
+  record.group = watch::FixedText<40>(group.name());
+  record.site.bytes = c.site;
+  return record;
+}
+
+watch::Record message_record(watch::Record::What what, const ProcessGroup& group, const Tensor& x, int peer, int tag) {
+  watch::Record record;
+  record.what = what;
+  record.signature.dtype = x.dtype();
+  record.signature.count = x.count();
+  record.peer = group.world_rank(peer);
+  record.tag = tag;
+  record.group = watch::FixedText<40>(group.name());
+  record.site = watch::FixedText<40>(CallSite::current());
+  return record;
+}
+
+watch::Record subgroup_record(const std::string& name) {
+  watch::Record record;
+  record.what = watch::Record::What::subgroup;
+  record.group = watch::FixedText<40>(name);
+  record.site = watch::FixedText<40>(CallSite::current());
+  return record;
+}
+
+}  // namespace trireme::comm
