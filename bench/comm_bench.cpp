@@ -10,6 +10,8 @@
 // and numbers of ranks. Times are the fastest and the median of the repetitions, of the slowest rank. The second line
 // is the limit of this machine: each rank's memory speed while all ranks use memory.
 //
+//   comm_bench --ranks 8 --links cluster.json --algorithms     # docs/collectives.md
+//
 // all_reduce and reduce_scatter add in rank order. Under mpirun, all_reduce_fast and reduce_scatter_fast are the sums
 // of MPI or NCCL (--reduction fast of the training programs). With --device cuda, times end when the GPU has finished.
 // If ranks share a GPU, tensors go through the host, and MPI adds.
@@ -22,6 +24,7 @@
 #include <map>
 #include <optional>
 
+#include "bench/algorithms.h"
 #include "bench/command_line.h"
 #include "core/cores.h"
 #include "cuda/runtime/open.h"
@@ -40,6 +43,8 @@ struct Options {
   double seconds = 0.3;  // per line
   std::string only, dtype = "f32", mesh, device = "cpu";
   bool background = false, pin = false;
+  bool algorithms = false;  // compare those of --links
+  std::string links, trace, svg;
 
   Device tensor_device() const { return device == name(Device::cuda) ? Device::cuda : Device::cpu; }
 };
@@ -251,6 +256,23 @@ void validate(const Options& o, int ranks) {
                             o.threads, ranks, ranks * o.threads, bench::most_threads));
 }
 
+/// --algorithms and --trace.
+void bench_or_draw(const Options& o, bool processes) {
+  const auto refuse = [](const std::string& what) { fail(ExitCode::usage, "comm_bench", "{}", what); };
+  if (processes) refuse("--links is for rank threads, and mpirun starts processes; start this program without mpirun");
+  if (!o.trace.empty() && o.svg.empty())
+    refuse("--trace draws a picture, and has no file for it; expected --svg FILE; give it");
+  const bench::AlgorithmBench bench{.ranks = o.ranks,
+                                    .smallest = std::max<std::int64_t>(o.smallest, 1024),
+                                    .largest = o.largest,
+                                    .factor = o.factor,
+                                    .links = o.links,
+                                    .operation = o.only.empty() ? "all_reduce" : o.only,
+                                    .svg = o.svg};
+  if (!o.trace.empty()) return bench::draw_trace(bench, o.trace);
+  bench::bench_algorithms(bench);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -279,10 +301,18 @@ int main(int count, char** arguments) {
       ->capture_default_str();
   app.add_flag("--pin", options.pin, "Keep each thread on a core of its own, if there are as many");
   app.add_flag("--background", options.background, "Launch on the communication thread");
+  auto* links = app.add_option("--links", options.links, "With --algorithms or --trace: file of artificial links");
+  app.add_flag("--algorithms", options.algorithms, "Compare algorithms of one operation, measured and predicted")
+      ->needs(links);
+  app.add_option("--trace", options.trace, "Draw the messages of an operation of --largest bytes by this algorithm")
+      ->check(CLI::IsMember({"exact", "ring", "tree", "halving", "hierarchical"}))
+      ->needs(links);
+  app.add_option("--svg", options.svg, "With --algorithms or --trace: file for the picture");
   return bench::run_benchmark(app, count, arguments, [&] {
     const bool processes = under_mpi_launcher();
     if (!processes && !options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
     validate(options, processes ? 1 : options.ranks);
+    if (options.algorithms || !options.trace.empty()) return bench_or_draw(options, processes);
     if (processes)
       return bench::run_as_process(
           app, [&](const auto& world) { measure_process(world, options); }, SumOrder::any);

@@ -10,7 +10,8 @@ add_library(trireme_parallel INTERFACE)
 target_link_libraries(trireme_parallel INTERFACE trireme_zero trireme_checkpoint trireme_pipeline)
 # Without MPI and GPU; a program adds Trireme::mpi, or links Trireme::train_cuda.
 add_library(trireme_train_cpu INTERFACE)
-target_link_libraries(trireme_train_cpu INTERFACE trireme_ops trireme_nccl_absent trireme_cuda_absent)
+target_link_libraries(trireme_train_cpu INTERFACE trireme_ops trireme_checks trireme_training trireme_nccl_absent
+                      trireme_cuda_absent)
 add_library(trireme_all INTERFACE)
 target_link_libraries(trireme_all INTERFACE trireme_train_cpu)
 
@@ -39,7 +40,7 @@ endif()
 if(trireme_with_cuda)
   list(APPEND Trireme_exports train_cuda)
   add_library(trireme_train_cuda INTERFACE)
-  target_link_libraries(trireme_train_cuda INTERFACE trireme_ops trireme_nccl trireme_cuda)
+  target_link_libraries(trireme_train_cuda INTERFACE trireme_ops trireme_checks trireme_training trireme_nccl trireme_cuda)
   trireme_publish(TriremeCudaTargets trireme_train_cuda train_cuda)
   foreach(part nccl cuda cuda_libraries cuda_library_problems cublaslt cudnn)
     if(TARGET trireme_${part} AND NOT (part STREQUAL nccl AND NOT trireme_with_nccl))

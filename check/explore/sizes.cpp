@@ -128,7 +128,7 @@ bool is_fixed(const std::string& flag) {
       {"chosen with the text", {"vocab"}},
       {"set by the kinds of cases", {"steps", "resume", "max-skipped", "allow-fault-injection", "dry-run"}},
       {"set by the kind faults", {"spike-threshold", "spike-window", "spike-rollbacks"}},
-      {"where a run is made", {"ranks", "reduction", "device", "threads", "pin"}},
+      {"where a run is made", {"ranks", "reduction", "collectives", "links", "device", "threads", "pin"}},
       {"drawn where bits are compared", {"log-every", "checkpoint-every", "keep", "verify", "prometheus"}}};
   return std::any_of(fixed.begin(), fixed.end(), [&](const auto& reason) { return reason.second.contains(flag); });
 }

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "data/utf8.h"
-#include "examples/pictures/svg.h"
+#include "ops/plot/svg.h"
 #include "train/program/units.h"
 
 namespace trireme::pictures {

@@ -1,4 +1,4 @@
-// The picture of plot --svg: loss and validation loss of runs. Read next: ops/plot/curves.h, examples/pictures/svg.h.
+// The picture of plot --svg: loss and validation loss of runs. Read next: ops/plot/curves.h, ops/plot/svg.h.
 #pragma once
 
 #include <string>

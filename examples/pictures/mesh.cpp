@@ -5,7 +5,7 @@
 #include <set>
 
 #include "examples/pictures/pictures.h"
-#include "examples/pictures/svg.h"
+#include "ops/plot/svg.h"
 #include "parallel/mesh/mesh.h"
 
 namespace trireme::pictures {

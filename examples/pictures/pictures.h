@@ -1,7 +1,8 @@
-// Pictures of docs/parallelism.md that are drawn by the code that they explain: the mesh, and the pipeline schedules.
+// Pictures of docs/parallelism.md that are drawn by the code that they explain: the mesh, messages of collectives, and
+// the pipeline schedules.
 // So they always agree with it. examples/pictures.cpp writes them to a folder; the other pictures there are drawn by
 // hand.
-// Read next: examples/pictures/svg.h, then the file of any picture.
+// Read next: ops/plot/svg.h, then the file of any picture.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ struct Picture {
   std::string name;  ///< file name
   std::string svg;
 };
-/// The mesh and the pipeline schedules, in the order of the chapter.
+/// All of them, in the order of the chapter.
 std::vector<Picture> draw_all();
 
 }  // namespace trireme::pictures

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "examples/pictures/svg.h"
+#include "ops/plot/svg.h"
 #include "parallel/pipeline/check.h"
 #include "parallel/pipeline/drawing.h"
 

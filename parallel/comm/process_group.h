@@ -115,6 +115,8 @@ class ProcessGroup {
   /// A message of rank `from`, into y; see send().
   virtual Work recv(Tensor y, int from, int tag) = 0;
   virtual void barrier() = 0;  ///< returns when all ranks of the group have called it
+  /// Ends the waits of all ranks, because this one leaves with an error that it reports.
+  virtual void abandon() {}
   /// True in a --verify run: see parallel/comm/verifying_group.h.
   virtual bool verifies() const { return false; }
 

@@ -126,6 +126,7 @@ class StagedGroup final : public comm::CollectiveGroup {
 
   bool verifies() const override { return host_->verifies(); }
   SumOrder fastest_order() const override { return host_->fastest_order(); }
+  void abandon() override { host_->abandon(); }
 
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
     return staged(host_->subgroup(world_ranks, name));

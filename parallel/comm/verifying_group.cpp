@@ -33,6 +33,7 @@ class VerifyingGroup final : public comm::CollectiveGroup {
 
   bool verifies() const override { return true; }
   SumOrder fastest_order() const override { return inner_->fastest_order(); }
+  void abandon() override { inner_->abandon(); }
 
   std::shared_ptr<ProcessGroup> subgroup(const std::vector<int>& world_ranks, const std::string& name) override {
     return std::make_shared<VerifyingGroup>(inner_->subgroup(world_ranks, name));

@@ -8,8 +8,10 @@
 #include <fstream>
 
 #include "core/cpu/processor.h"
+#include "core/io.h"
 #include "tests/cli/support.h"
 
+using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
@@ -32,6 +34,31 @@ TEST_CASE("flags") {
     check_refused(run("train_gpt", small + empty), 64,
                   {"--out is empty; expected DIR|auto|none; give one, or drop --out"});
   check_refused(run("generate", "--promt x"), 64, {"unknown flag --promt", "--prompt"});
+}
+
+TEST_CASE("algorithms of collectives, and links") {
+  const Workplace work;
+  const std::string three = work.small_run() + "--mesh dp=3 --global-batch 6 ";
+  check_refused(run("train_gpt", three + "--collectives halving"), 64,
+                {"halving needs groups of 1, 2, 4, ... ranks, got dp=3", "--collectives ring"});
+  check_refused(run("train_gpt", three + "--collectives hierarchical"), 64, {"expected --links FILE"});
+  const auto with_links = [&](const std::string& text) {
+    write_file(work.path("links.json"), text);
+    return run("train_gpt", three + "--links " + work.path("links.json"));
+  };
+  const std::string within = "\"within\":{\"latency_us\":1,\"gb_per_s\":1}",
+                    between = "\"between\":{\"latency_us\":1,\"gb_per_s\":1}";
+  check_refused(with_links("{}"), 64, {"has no \"ranks_per_node\""});
+  check_refused(with_links("{\"ranks_per_node\":1," + within + "}"), 64, {"has no \"between\""});
+  check_refused(with_links("{\"ranks_per_node\":2," + within + "," + between + "}"), 64,
+                {"3 ranks are no whole number of nodes of 2"});
+  check_refused(with_links("{\"ranks_per_node\":1," + within + "," + between + ",\"speed\":1}"), 64,
+                {"a field \"speed\"; expected only between, oversubscription"});
+  check_refused(with_links("{\"ranks_per_node\":1," + within + ",\"between\":{\"latency_us\":-1,\"gb_per_s\":1}}"), 64,
+                {"\"latency_us\" is -1; expected a number from 0"});
+  check_refused(with_links("{\"ranks_per_node\":1," + within + "," + between + ",\"topology\":\"torus\"}"), 64,
+                {"a torus has its extents in \"torus\""});
+  check_refused(run("train_gpt", three + "--links " + work.path("none.json")), 64, {"none.json"});
 }
 
 TEST_CASE("a pipe in the place of metrics.jsonl") {

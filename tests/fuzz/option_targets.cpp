@@ -7,6 +7,7 @@
 #include "tests/fuzz/targets.h"
 #include "train/gpt/gpt_options.h"
 #include "train/gpt/validate_gpt.h"
+#include "train/options/links_file.h"
 
 namespace trireme::fuzz {
 
@@ -124,6 +125,17 @@ void mesh(std::string_view input) {
   if (accepted([&] { plan = pipeline::listed_stage_plan(layers, 8, 3); })) {
     expect(plan.size() == 3 && plan.back().end() == 8, "a stage plan that does not fit");
     for (const pipeline::BlockRange& range : plan) expect(range.count > 0, "an empty stage");
+  }
+}
+
+void links(std::string_view input) {
+  comm::Links links;
+  if (!accepted([&] { links = parse_links(input, "input", 24); })) return;
+  expect(links.ranks_per_node > 0 && 24 % links.ranks_per_node == 0, "nodes that the ranks do not fill");
+  comm::Network network(links);
+  for (const int to : {1, 8, 23}) {
+    const comm::Network::Times times = network.deliver(0, to, 1000, 0);
+    expect(times.leaves >= 0 && times.arrives >= 0, "a message that arrives before it is sent");
   }
 }
 

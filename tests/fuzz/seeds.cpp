@@ -242,6 +242,13 @@ std::vector<Seed> seeds(std::string_view target) {
   if (target == "records" || target == "compressed" || target == "prepare_state" || target == "mixture" ||
       target == "llmc")
     result = prepare_seeds(target);
+  if (target == "links")
+    result = {{"fat_tree", R"({"ranks_per_node":4,"within":{"latency_us":5,"gb_per_s":10},
+                        "between":{"latency_us":100,"gb_per_s":1},"oversubscription":2})"},
+              {"rail", R"({"ranks_per_node":8,"within":{"latency_us":0,"gb_per_s":1e9},
+                    "between":{"latency_us":1e3,"gb_per_s":0.01},"topology":"rail"})"},
+              {"torus", R"({"ranks_per_node":1,"within":{"latency_us":1,"gb_per_s":1},
+                     "between":{"latency_us":2,"gb_per_s":3},"topology":"torus","torus":[4,3,2]})"}};
   if (target == "mesh")
     result = {{"all", "dp=2,tp=2,pp=2,cp=3,ep=2\ninterleaved:2\n3,3,2"},
               {"auto", "dp=auto,tp=4\nzero-bubble\n8"},

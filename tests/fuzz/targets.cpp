@@ -24,6 +24,7 @@ const std::vector<Target>& targets() {
                                           {"config", config},
                                           {"command_line", command_line},
                                           {"mesh", mesh},
+                                          {"links", links},
                                           {"records", records},
                                           {"compressed", compressed},
                                           {"prepare_state", prepare_state},

@@ -39,6 +39,7 @@ void command_line(std::string_view input);   ///< one per line: NAME=value of th
 void model_config(std::string_view input);   ///< config.json, index and adapters of Hugging Face
 void metrics(std::string_view input);        ///< metrics.jsonl, and the chart of its losses
 void mesh(std::string_view input);           ///< one per line: --mesh, --pipeline, --stage-layers
+void links(std::string_view input);          ///< a file for --links
 
 /// The first byte chooses jsonl, csv, tsv or text; the rest is read in blocks of two sizes.
 void records(std::string_view input);

@@ -19,12 +19,14 @@
 #include "core/profiled_kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
+#include "parallel/comm/algorithms/message_group.h"
 #include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/comm/verifying_group.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/comm/watch/report.h"
 #include "parallel/comm/watch/watchdog.h"
+#include "train/options/links_file.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
 #include "train/program/screen.h"
@@ -190,6 +192,11 @@ bool on_gpu(const TrainOptions& options) { return options.precision.tensor_devic
 /// Uses NCCL if each rank is a process with a GPU of its own. Otherwise, ranks move tensors through the host.
 void enter_gpus(const TrainOptions& options, Rank& rank) {
   const bool on_nccl = has_gpu_world(*rank.world);
+  if (on_nccl && options.mesh.collectives != comm::Algorithm::exact)
+    fail(ExitCode::usage, "collectives",
+         "--collectives {} is for ranks that exchange host memory, and between GPUs NCCL chooses its own algorithms; "
+         "expected exact; drop --collectives",
+         comm::name(options.mesh.collectives));
   rank.traffic = on_nccl ? "by NCCL" : "through the host";
   if (!on_nccl) {
     rank.world = staged(rank.world);
@@ -251,12 +258,18 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
   std::atomic<int> exit_code{0};
   const int default_threads = std::max(1, as_threads ? cores() / ranks : cores());
   const int threads = static_cast<int>(options.precision.threads.value_or(default_threads));
+  const comm::AlgorithmOptions algorithm{
+      .algorithm = options.mesh.collectives,
+      .network =
+          options.mesh.links.empty() ? nullptr : std::make_shared<comm::Network>(read_links(options.mesh.links, ranks)),
+      .exact_sums = options.mesh.reduction == SumOrder::ranks};
   const auto run_rank = [&](Rank& rank) {
     std::optional<OwnCores> own_cores;
     if (options.precision.pin) {
       const CorePart part = as_threads ? CorePart{rank.world->rank() * threads, ranks * threads} : core_part(threads);
       own_cores.emplace(part.first, part.parts);
     }
+    rank.world = comm::with_algorithm(rank.world, algorithm);
     if (on_gpu(options)) enter_gpus(options, rank);
     if (options.run.verify) rank.world = verifying(rank.world);
     with_memory_estimate(memory, [&] { body(rank); });

@@ -182,6 +182,18 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
       "how activations and gradients are summed over ranks; exact: in rank order, 16-bit types in f32, which gives the "
       "same bits by every transport; fast: NCCL or MPI adds, in an order of its own, and NCCL adds 16-bit types in 16 "
       "bits; auto: fast by NCCL, else exact. Rank threads have only exact");
+  using comm::Algorithm;
+  flags.add_choice("collectives", o.collectives,
+                   {{"exact", Algorithm::exact},
+                    {"ring", Algorithm::ring},
+                    {"tree", Algorithm::tree},
+                    {"halving", Algorithm::halving},
+                    {"hierarchical", Algorithm::hierarchical}},
+                   "by which messages collectives are made; exact: sums in rank order, the fastest way; the others add "
+                   "in an order of their own where --reduction allows it (parallel/comm/algorithms/algorithm.h)");
+  flags.add("links", "FILE", o.links,
+            "rank threads exchange messages over the artificial links of this JSON file, in the time that these take "
+            "(train/options/links_file.h)");
   flags.add_choice<std::optional<bool>>(
       "sequence-parallel", o.sequence_parallel, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
       "between the matrix products of a block each tp rank holds its part of the positions, not a copy of all; auto: "

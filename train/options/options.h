@@ -18,6 +18,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/lr_schedule.h"
 #include "optim/muon.h"
+#include "parallel/comm/algorithms/algorithm.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/pipeline/stage_plan.h"
 #include "train/options/batch_sizes.h"
@@ -79,9 +80,11 @@ struct MeshOptions {
   std::optional<std::int64_t> zero_prefetch, zero_resident;  ///< stage 3; not set: the defaults below
   std::optional<std::int64_t> dp_shard;                      ///< not set: shard over all of dp x cp
   static constexpr std::int64_t default_prefetch = 1, default_resident = 100'000;
-  std::string ranks = "auto";             ///< threads, mpi, or auto: mpi under a launcher, else threads
-  std::optional<SumOrder> reduction;      ///< sums of activations and gradients; not set: any by NCCL, else ranks
-  std::optional<bool> sequence_parallel;  ///< not set: on if tp > 1
+  std::string ranks = "auto";         ///< threads, mpi, or auto: mpi under a launcher, else threads
+  std::optional<SumOrder> reduction;  ///< sums of activations and gradients; not set: any by NCCL, else ranks
+  comm::Algorithm collectives = comm::Algorithm::exact;
+  std::string links;                                                 ///< file of artificial links; empty: none
+  std::optional<bool> sequence_parallel;                             ///< not set: on if tp > 1
   nn::ContextParallel context_parallel = nn::ContextParallel::ring;  ///< attention method when cp > 1
 
   // Set by resolve():

@@ -70,6 +70,9 @@ std::vector<LabelledValue> details(const TrainOptions& o, const StartFacts& fact
   if (mesh.ranks() > 1) rows.emplace_back("groups", groups_row(mesh));
   if (o.mesh.processes && mesh.ranks() > 1)
     rows.emplace_back("reduction", facts.sums == SumOrder::any ? "fast" : "exact");
+  if (o.mesh.collectives != comm::Algorithm::exact || !o.mesh.links.empty())
+    rows.emplace_back("collectives", fmt::format("{}{}", comm::name(o.mesh.collectives),
+                                                 o.mesh.links.empty() ? "" : " over the links of " + o.mesh.links));
   if (!facts.traffic.empty()) rows.emplace_back("traffic", "tensors go between ranks " + facts.traffic);
   return rows;
 }

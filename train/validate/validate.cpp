@@ -221,8 +221,25 @@ void validate_threads(const TrainOptions& o) {
          ranks * threads, most_threads);
 }
 
+void validate_collectives(const TrainOptions& options) {
+  const MeshOptions& o = options.mesh;
+  if (!o.links.empty() && o.processes)
+    fail(ExitCode::usage, "links",
+         "--links is for ranks that are threads, and these are processes, whose links are real; drop it, or start "
+         "without a launcher");
+  for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp, Axis::cp})
+    if (const int ranks = o.shape.size(axis); o.collectives == comm::Algorithm::halving && (ranks & (ranks - 1)) != 0)
+      fail(ExitCode::usage, "collectives",
+           "halving needs groups of 1, 2, 4, ... ranks, got {}={}; expected powers of two in --mesh, or --collectives "
+           "ring",
+           name(axis), ranks);
+  if (o.collectives == comm::Algorithm::hierarchical && o.links.empty())
+    fail(ExitCode::usage, "collectives",
+         "hierarchical needs nodes, which the file of --links names; expected --links FILE, or --collectives ring");
+}
+
 void validate_reduction(const MeshOptions& o) {
-  if (o.processes || o.reduction != SumOrder::any) return;
+  if (o.processes || o.reduction != SumOrder::any || o.collectives != comm::Algorithm::exact) return;
   fail(ExitCode::usage, "reduction",
        "--reduction fast lets NCCL or MPI add, and ranks that are threads use neither; expected auto or exact, or a "
        "launcher; change or drop --reduction, or start processes with mpirun");
@@ -297,6 +314,7 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_implementations(o.precision);
   validate_threads(o);
   validate_reduction(o.mesh);
+  validate_collectives(o);
   validate_expert_ranks(o.mesh.shape, experts);
   validate_zero(o.mesh);
   validate_packed(o);

@@ -46,8 +46,9 @@ MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std
       how_(how),
       line_(runtime_.board().open(instance)),
       peers_lines_(static_cast<std::size_t>(size())),
-      queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
-             [this] { runtime_.fail(nullptr); }) {}
+      queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); }, [this] { abandon(); }) {}
+
+void MpiGroup::abandon() { runtime_.fail(nullptr); }
 
 // Does not free the communicator, which MPI_Finalize does: MPI_Comm_free may wait for ranks that never drop their
 // group.

@@ -22,6 +22,7 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   ~MpiGroup() override;
 
   SumOrder fastest_order() const override { return how_.fastest; }
+  void abandon() override;
   Work send(Tensor x, int to, int tag) override;
   Work send_final(Tensor x, int to, int tag) override;
   Work recv(Tensor y, int from, int tag) override;

@@ -9,7 +9,8 @@
 namespace trireme::comm {
 namespace {
 
-constexpr std::size_t small_bytes = 64 * 1024;  // up to here one all-gather and the whole sum everywhere are faster
+// Up to here one all-gather and the whole sum everywhere are faster.
+constexpr std::size_t small_message_bytes = 64 * 1024;
 
 /// Rank r's chunk of a tensor of s.count elements, which the ranks share out.
 struct Chunk {
@@ -28,7 +29,7 @@ struct Chunk {
 Tensor NcclCollectives::sum_buffer(const Signature& s) const {
   if (s.order == SumOrder::any) return {};
   const MemoryScope scope(MemoryCategory::communication);
-  const bool small = s.kind == Kind::all_reduce && contribution_bytes(s, size_) <= small_bytes;
+  const bool small = s.kind == Kind::all_reduce && contribution_bytes(s, size_) <= small_message_bytes;
   const bool whole = small || s.kind == Kind::reduce_scatter,
              sums = whole || s.kind == Kind::all_reduce || s.kind == Kind::reduce;
   const std::int64_t row = whole ? s.count : (s.count + size_ - 1) / size_;

@@ -30,8 +30,9 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
   ThreadGroup(std::shared_ptr<GroupState> state, const std::string& name, int rank, std::vector<int> members)
       : CollectiveGroup(name, rank, std::move(members)),
         state_(std::move(state)),
-        queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); },
-               [this] { state_->world->fail(nullptr); }) {}
+        queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); }, [this] { abandon(); }) {}
+
+  void abandon() override { state_->world->fail(nullptr); }
 
   Work send(Tensor x, int to, int tag) override {
     check_message("send", x, to, tag, *this);

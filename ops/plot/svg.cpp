@@ -1,4 +1,4 @@
-#include "examples/pictures/svg.h"
+#include "ops/plot/svg.h"
 
 #include <fmt/core.h>
 

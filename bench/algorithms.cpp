@@ -1,0 +1,214 @@
+#include "bench/algorithms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <numeric>
+
+#include "core/io.h"
+#include "ops/plot/messages.h"
+#include "ops/plot/svg.h"
+#include "parallel/comm/algorithms/message_group.h"
+#include "train/options/links_file.h"
+
+namespace trireme::bench {
+namespace {
+
+using comm::Algorithm;
+using comm::Kind;
+
+constexpr std::array algorithms = {Algorithm::exact, Algorithm::ring, Algorithm::tree, Algorithm::halving,
+                                   Algorithm::hierarchical};
+constexpr int repetitions = 5;
+
+const std::map<std::string, Kind>& kinds() {
+  static const std::map<std::string, Kind> all = {{"all_reduce", Kind::all_reduce},
+                                                  {"reduce_scatter", Kind::reduce_scatter},
+                                                  {"all_gather", Kind::all_gather},
+                                                  {"broadcast", Kind::broadcast},
+                                                  {"all_to_all", Kind::all_to_all}};
+  return all;
+}
+
+Kind kind_of(const std::string& operation) {
+  const auto found = kinds().find(operation);
+  if (found != kinds().end()) return found->second;
+  std::string names;
+  for (const auto& [name, kind] : kinds()) names += (names.empty() ? "" : ", ") + name;
+  fail(ExitCode::usage, "comm_bench", "--only {} is not made of messages; expected one of {}; change --only", operation,
+       names);
+}
+
+comm::Plan plan_of(Kind kind, int ranks, const comm::Links& links) {
+  comm::Plan plan{.kind = kind, .ranks = ranks};
+  for (int rank = 0; rank < ranks; ++rank) plan.nodes.push_back(links.node_of(rank));
+  return plan;
+}
+
+comm::Simulated simulated(Algorithm algorithm, Kind kind, const AlgorithmBench& o, const comm::Links& links,
+                          std::int64_t elements) {
+  std::vector<int> members(static_cast<std::size_t>(o.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  const auto bytes = [&](int rank, int chunk) -> std::int64_t {
+    const std::int64_t i = chunk < o.ranks ? chunk : rank;  // of the second row: as the rank's own
+    return 4 * (elements * (i + 1) / o.ranks - elements * i / o.ranks);
+  };
+  return comm::simulate(all_steps(algorithm, plan_of(kind, o.ranks, links)), members, links, bytes);
+}
+
+Work run(ProcessGroup& group, Kind kind, const Tensor& whole, const Tensor& share, const Tensor& other) {
+  switch (kind) {
+    case Kind::all_reduce:
+      return group.all_reduce(whole, ReduceOp::sum, Launch::lazy, SumOrder::any);
+    case Kind::reduce_scatter:
+      return group.reduce_scatter(whole, share, Launch::lazy, SumOrder::any);
+    case Kind::all_gather:
+      return group.all_gather(share, whole);
+    case Kind::broadcast:
+      return group.broadcast(whole, 0);
+    default:
+      return group.all_to_all(whole, other);
+  }
+}
+
+/// The median over the repetitions of the slowest rank's seconds.
+double measured(Algorithm algorithm, Kind kind, const AlgorithmBench& o, const comm::Links& links,
+                std::int64_t elements) {
+  const auto network = std::make_shared<comm::Network>(links);
+  double median = 0;
+  run_thread_ranks(o.ranks, 1, std::chrono::hours(1), [&](const std::shared_ptr<ProcessGroup>& world) {
+    const auto group = comm::with_algorithm(world, {.algorithm = algorithm, .network = network});
+    const Tensor whole = Tensor::zeros({elements}), share = Tensor::zeros({elements / o.ranks}),
+                 other = Tensor::zeros({elements});
+    Tensor times = Tensor::zeros({repetitions}, DType::f64);
+    for (double& time : times.span<double>()) {
+      world->barrier();
+      const auto start = std::chrono::steady_clock::now();
+      run(*group, kind, whole, share, other).wait();
+      time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    world->all_reduce(times, ReduceOp::max).wait();
+    const auto all = times.span<double>();
+    std::sort(all.begin(), all.end());
+    if (world->rank() == 0) median = all[repetitions / 2];
+  });
+  return median;
+}
+
+struct Row {
+  Algorithm algorithm;
+  std::int64_t bytes;
+  double predicted, measured;  // seconds
+};
+
+/// "up to 65536 bytes tree, then ring": the fastest algorithm by size.
+std::string fastest(const std::vector<Row>& rows, double Row::*seconds) {
+  std::map<std::int64_t, const Row*> best;
+  for (const Row& row : rows) {
+    const Row*& so_far = best[row.bytes];
+    if (so_far == nullptr || row.*seconds < so_far->*seconds) so_far = &row;
+  }
+  std::string text;
+  const Row* last = nullptr;
+  for (const auto& [bytes, row] : best) {
+    if (last == nullptr || row->algorithm != last->algorithm)
+      text += fmt::format("{}from {} bytes {}", text.empty() ? "" : ", ", bytes, name(row->algorithm));
+    last = row;
+  }
+  return text;
+}
+
+std::string draw(const std::vector<Row>& rows, const AlgorithmBench& o) {
+  using namespace pictures;
+  constexpr Rect inside = {70, 40, 640, 340};
+  double low = rows.front().measured, high = low;
+  for (const Row& row : rows) {
+    low = std::min({low, row.predicted, row.measured});
+    high = std::max({high, row.predicted, row.measured});
+  }
+  const double octaves = std::max(1.0, std::log2(static_cast<double>(o.largest) / static_cast<double>(o.smallest)));
+  const auto place = [&](std::int64_t bytes, double seconds) {
+    const double x = std::log2(static_cast<double>(bytes) / static_cast<double>(o.smallest)) / octaves;
+    const double y = std::log2(seconds / low) / std::max(1e-9, std::log2(high / low));
+    return Point{inside.x + x * inside.width, inside.bottom() - y * inside.height};
+  };
+  const std::string title = fmt::format("{} of {} ranks", o.operation, o.ranks);
+  Drawing drawing(title,
+                  "Time by size for each algorithm: lines are predicted, points are measured. Both axes are "
+                  "logarithmic.");
+  drawing.text({inside.x, 18}, title + ": lines are predicted, points are measured", {.bold = true});
+  for (std::int64_t bytes = o.smallest; bytes <= o.largest; bytes *= o.factor) {
+    const double x = place(bytes, low).x;
+    drawing.line({x, inside.y}, {x, inside.bottom()}, {.tone = Tone::idle, .width = 1});
+    drawing.text({x, inside.bottom() + 16}, fmt::format("{} KiB", static_cast<double>(bytes) / 1024),
+                 {.anchor = Anchor::middle, .muted = true});
+  }
+  for (const double seconds : {low, high})
+    drawing.text({inside.x - 8, place(o.smallest, seconds).y}, fmt::format("{:.3g} ms", 1e3 * seconds),
+                 {.anchor = Anchor::end, .muted = true});
+  double x = inside.x;
+  for (std::size_t i = 0; i < algorithms.size(); ++i) {
+    const Tone tone = i == 4 ? Tone::plain : tone_of_rank(static_cast<int>(i));
+    std::vector<Point> line;
+    for (const Row& row : rows) {
+      if (row.algorithm != algorithms[i]) continue;
+      line.push_back(place(row.bytes, row.predicted));
+      const Point at = place(row.bytes, row.measured);
+      drawing.box({at.x - 4, at.y - 4, 8, 8}, {.tone = tone, .depth = 1, .radius = 4});
+    }
+    if (line.empty()) continue;
+    drawing.polyline(line, {.tone = tone});
+    drawing.line({x, inside.bottom() + 40}, {x + 24, inside.bottom() + 40}, {.tone = tone});
+    drawing.text({x + 30, inside.bottom() + 40}, name(algorithms[i]));
+    x += 60 + text_width(name(algorithms[i]), 13);
+  }
+  return drawing.svg(inside.right() + 30, inside.bottom() + 60);
+}
+
+}  // namespace
+
+void bench_algorithms(const AlgorithmBench& o) {
+  const Kind kind = kind_of(o.operation);
+  const comm::Links links = read_links(o.links, o.ranks);
+  fmt::print("{} of {} rank threads over {}\n{:<13} {:>10} {:>14} {:>13} {:>20}\n", o.operation, o.ranks, o.links,
+             "algorithm", "bytes", "predicted ms", "measured ms", "measured / predicted");
+  std::vector<Row> rows;
+  for (const Algorithm algorithm : algorithms) {
+    if (used(algorithm, kind) != algorithm) continue;
+    if (const std::string why = refusal(algorithm, plan_of(kind, o.ranks, links)); !why.empty()) {
+      fmt::print("{:<13} {}\n", name(algorithm), why);
+      continue;
+    }
+    for (std::int64_t bytes = o.smallest; bytes <= o.largest; bytes *= o.factor) {
+      const std::int64_t elements = std::max<std::int64_t>(1, bytes / 4 / o.ranks) * o.ranks;
+      const Row row{algorithm, 4 * elements, simulated(algorithm, kind, o, links, elements).seconds,
+                    measured(algorithm, kind, o, links, elements)};
+      rows.push_back(row);
+      fmt::print("{:<13} {:>10} {:>14.3f} {:>13.3f} {:>20.3f}\n", name(algorithm), row.bytes, 1e3 * row.predicted,
+                 1e3 * row.measured, row.measured / row.predicted);
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("fastest, predicted: {}\nfastest, measured:  {}\n", fastest(rows, &Row::predicted),
+             fastest(rows, &Row::measured));
+  if (!o.svg.empty()) write_file(o.svg, draw(rows, o));
+}
+
+void draw_trace(const AlgorithmBench& o, const std::string& algorithm) {
+  const Kind kind = kind_of(o.operation);
+  const comm::Links links = read_links(o.links, o.ranks);
+  const auto chosen =
+      std::find_if(algorithms.begin(), algorithms.end(), [&](Algorithm a) { return name(a) == algorithm; });
+  if (const std::string why = refusal(*chosen, plan_of(kind, o.ranks, links)); !why.empty())
+    fail(ExitCode::usage, "comm_bench", "{}; change --trace or --ranks", why);
+  const std::string title = fmt::format("{} of {} ranks by {}", o.operation, o.ranks, name(used(*chosen, kind)));
+  write_file(o.svg,
+             pictures::draw_messages(title, o.ranks, simulated(used(*chosen, kind), kind, o, links, o.largest / 4)));
+}
+
+}  // namespace trireme::bench
