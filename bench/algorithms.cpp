@@ -106,7 +106,7 @@ struct Row {
   double predicted, measured;  // seconds
 };
 
-/// "up to 65536 bytes tree, then ring": the fastest algorithm by size.
+/// "from 1024 bytes tree, from 65536 bytes ring": the fastest algorithm, by size.
 std::string fastest(const std::vector<Row>& rows, double Row::*seconds) {
   std::map<std::int64_t, const Row*> best;
   for (const Row& row : rows) {

@@ -257,13 +257,16 @@ void validate(const Options& o, int ranks) {
 }
 
 /// --algorithms and --trace.
-void bench_or_draw(const Options& o, bool processes) {
+void bench_or_draw(const CLI::App& app, const Options& o, bool processes) {
   const auto refuse = [](const std::string& what) { fail(ExitCode::usage, "comm_bench", "{}", what); };
+  for (const char* unused : {"--mesh", "--threads", "--seconds", "--dtype", "--device", "--pin", "--background"})
+    if (app.count(unused) > 0)
+      refuse(fmt::format("{} has no effect with --algorithms or --trace; expected neither; drop one", unused));
   if (processes) refuse("--links is for rank threads, and mpirun starts processes; start this program without mpirun");
   if (!o.trace.empty() && o.svg.empty())
     refuse("--trace draws a picture, and has no file for it; expected --svg FILE; give it");
   const bench::AlgorithmBench bench{.ranks = o.ranks,
-                                    .smallest = std::max<std::int64_t>(o.smallest, 1024),
+                                    .smallest = app.count("--smallest") > 0 ? o.smallest : 1024,
                                     .largest = o.largest,
                                     .factor = o.factor,
                                     .links = o.links,
@@ -302,17 +305,23 @@ int main(int count, char** arguments) {
   app.add_flag("--pin", options.pin, "Keep each thread on a core of its own, if there are as many");
   app.add_flag("--background", options.background, "Launch on the communication thread");
   auto* links = app.add_option("--links", options.links, "With --algorithms or --trace: file of artificial links");
-  app.add_flag("--algorithms", options.algorithms, "Compare algorithms of one operation, measured and predicted")
-      ->needs(links);
+  auto* algorithms =
+      app.add_flag("--algorithms", options.algorithms, "Compare algorithms of one operation, measured and predicted")
+          ->needs(links);
   app.add_option("--trace", options.trace, "Draw the messages of an operation of --largest bytes by this algorithm")
       ->check(CLI::IsMember({"exact", "ring", "tree", "halving", "hierarchical"}))
-      ->needs(links);
+      ->needs(links)
+      ->excludes(algorithms);
   app.add_option("--svg", options.svg, "With --algorithms or --trace: file for the picture");
   return bench::run_benchmark(app, count, arguments, [&] {
     const bool processes = under_mpi_launcher();
     if (!processes && !options.mesh.empty()) options.ranks = parse_mesh(options.mesh, 0).ranks();
     validate(options, processes ? 1 : options.ranks);
-    if (options.algorithms || !options.trace.empty()) return bench_or_draw(options, processes);
+    if (!options.algorithms && options.trace.empty() && (!options.links.empty() || !options.svg.empty()))
+      fail(ExitCode::usage, "comm_bench",
+           "--links and --svg are for --algorithms and --trace; expected one of these; give it, or drop --links and "
+           "--svg");
+    if (options.algorithms || !options.trace.empty()) return bench_or_draw(app, options, processes);
     if (processes)
       return bench::run_as_process(
           app, [&](const auto& world) { measure_process(world, options); }, SumOrder::any);

@@ -24,7 +24,8 @@ bool lasts(Kind kind) { return kind == Kind::slow || kind == Kind::spike; }
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-/// One collective that no other rank calls: of the data group, or else of pp, tp or the world.
+/// Calls an all-reduce that no other rank calls: on the data group if it has several ranks, else on that of pp or tp,
+/// or on the world.
 void take_out_of_step(const Rank& rank, const DeviceMesh& mesh) {
   ProcessGroup* group = rank.world.get();
   for (const Axis axis : {Axis::tp, Axis::pp, Axis::data})

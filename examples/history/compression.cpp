@@ -4,8 +4,9 @@
 //   top-k      the largest elements, with their places (Aji and Heafield 2017, "Sparse Communication for Distributed
 //              Gradient Descent")
 //   1 bit      the signs, and the mean size (Seide et al. 2014, "1-Bit Stochastic Gradient Descent")
-//   PowerSGD   a product of two thin matrices, by one step of a power iteration; these are summed, so an all-reduce
-//              serves (Vogels et al. 2019, "PowerSGD: Practical Low-Rank Gradient Compression")
+//   PowerSGD   two thin matrices whose product is near the gradient, found by one step of a power iteration. Workers'
+//              matrices can be added, so an all-reduce serves (Vogels et al. 2019, "PowerSGD: Practical Low-Rank
+//              Gradient Compression")
 //
 // Read next: docs/history.md.
 #include <fmt/format.h>
@@ -118,6 +119,7 @@ struct PowerSgd {
 
 void train(ProcessGroup& world, const Compress& compress, int steps, Log& log) {
   Worker worker(world.rank(), world.size());
+  if (world.rank() == 0) log.note(worker.loss());
   Tensor w = worker.weights(), left_out = Tensor::zeros({worker.size()});
   for (int step = 0; step < steps; ++step) {
     const Tensor g = contiguous(worker.gradient() + left_out);  // [P]

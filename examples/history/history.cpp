@@ -131,6 +131,7 @@ Curve synchronous(const Setting& setting, double slowness) {
   return measured(setting, "synchronous", setting.workers, [&](const std::shared_ptr<ProcessGroup>& world, Log& log) {
     const int n = world->size();
     Worker worker(world->rank(), n, world->rank() == n - 1 ? slowness : 1);
+    if (world->rank() == 0) log.note(worker.loss());
     Tensor w = worker.weights();
     for (int step = 0; step < setting.steps; ++step) {
       const Tensor g = worker.gradient();  // [P]

@@ -44,8 +44,8 @@ struct Point {
 };
 struct Curve {
   std::string method;
-  std::vector<Point> points;
-  std::string note = {};  ///< what else was measured
+  std::vector<Point> points;  ///< the first: before the first step
+  std::string note = {};      ///< what else was measured
 };
 
 /// Notes a curve while time and bytes go on.

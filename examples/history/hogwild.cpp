@@ -72,7 +72,7 @@ double test_loss(const Weights& w, const std::vector<Sample>& test) {
 Curve pass(const std::string& method, int threads, std::mutex* lock, const std::vector<Sample>& all,
            const std::vector<Sample>& test) {
   Weights w(features);
-  Curve curve{.method = method, .points = {}};
+  Curve curve{.method = method, .points = {{0, 0, test_loss(w, test)}}};
   const Stopwatch stopwatch;
   run_thread_ranks(threads, 1, std::chrono::minutes(30), [&](const std::shared_ptr<ProcessGroup>& world) {
     const auto mine = static_cast<std::size_t>(world->rank()), n = static_cast<std::size_t>(threads);

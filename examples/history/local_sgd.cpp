@@ -64,6 +64,7 @@ void arrive(ProcessGroup& world, Part& part, const Tensor& w, const Method& meth
 
 void train(ProcessGroup& world, const Method& method, int steps, Log& log) {
   Worker worker(world.rank(), world.size());
+  if (world.rank() == 0) log.note(worker.loss());
   Tensor w = worker.weights();
   std::vector<Part> parts;
   std::vector<Tensor> at_meeting(static_cast<std::size_t>(method.parts));

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 
+#include "core/error.h"
 #include "examples/history/history.h"
 #include "train/options/flags.h"
 #include "train/program/program.h"
@@ -43,6 +44,11 @@ void print_table(const std::vector<Curve>& curves, double target) {
   fmt::print("|---|---|---|---|---|---|---|\n");
   for (const Curve& curve : curves) {
     const Point last = curve.points.back();
+    require(
+        last.loss < 0.95 * curve.points.front().loss, "history",
+        "{}: a loss of {} at the end, and {} before the first step; expected less by a twentieth at least; make more "
+        "--steps",
+        curve.method, last.loss, curve.points.front().loss);
     const std::optional<Point> there = reached(curve, target);
     const std::string when = there ? fmt::format("{:.2f} | {:.1f}", there->seconds, there->megabytes) : "- | -";
     fmt::print("| {} | {:.2f} | {:.1f} | {:.3f} | {} | {} |\n", curve.method, last.seconds, last.megabytes, last.loss,

@@ -54,6 +54,7 @@ struct Client {
 
 std::string serve(ProcessGroup& world, const Method& method, int updates, Log& log) {
   Worker model(0, 1);  // to evaluate
+  log.note(model.loss());
   Tensor w = model.weights(), sum = Tensor::zeros({model.size()});
   std::vector<Client> clients(static_cast<std::size_t>(world.size()));
   double version = 0, staleness = 0, used = 0, dropped = 0;

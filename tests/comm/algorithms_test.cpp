@@ -79,6 +79,23 @@ TEST_CASE("every algorithm passes the suite, on every number of ranks that it se
   }
 }
 
+TEST_CASE("with a network every collective and message goes over it, and with an algorithm as many bytes as it lists") {
+  const auto network = std::make_shared<Network>(instant(1));
+  run_thread_ranks(4, 1, testing::patience, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const auto group = with_algorithm(world, {.algorithm = Algorithm::ring, .network = network});
+    const Tensor x = Tensor::zeros({4000});
+    group->all_reduce(x, ReduceOp::sum, Launch::lazy, SumOrder::any).wait();
+    world->barrier();
+    testing::verify(network->bytes() == 4 * 6 * 4000, "{} bytes",
+                    network->bytes());  // 2 (n - 1) quarters from each rank
+    world->barrier();
+    const Work sent = group->send(x, (world->rank() + 1) % 4, 0);
+    group->recv(x, (world->rank() + 3) % 4, 0).wait();
+    world->barrier();
+    testing::verify(network->bytes() == 4 * (6 * 4000 + 16000), "{} bytes", network->bytes());
+  });
+}
+
 TEST_CASE("sums are in rank order unless the caller allows another") {
   run_thread_ranks(4, 1, testing::patience, [](const std::shared_ptr<ProcessGroup>& world) {
     for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::halving}) {

@@ -101,6 +101,27 @@ TEST_CASE("a rank that runs out of memory is told the estimate") {
   CHECK(contains(message, "for the 2 ranks of this process"));
 }
 
+TEST_CASE("--collectives makes sums of ranks unless --reduction is exact, and --links alone keeps their order") {
+  const auto order = [](TrainOptions options) {
+    SumOrder fastest = SumOrder::ranks;
+    run_ranks(options, [&](Rank& rank) {
+      if (rank.first()) fastest = rank.world->fastest_order();
+    });
+    return fastest;
+  };
+  TrainOptions options = options_on("dp=4");
+  CHECK(order(options) == SumOrder::ranks);
+  options.mesh.links = "tests/parity/two_nodes.json";
+  CHECK(order(options) == SumOrder::ranks);
+  for (const auto algorithm : {comm::Algorithm::ring, comm::Algorithm::hierarchical}) {
+    options.mesh.collectives = algorithm;
+    options.mesh.reduction.reset();
+    CHECK(order(options) == SumOrder::any);
+    options.mesh.reduction = SumOrder::ranks;
+    CHECK(order(options) == SumOrder::ranks);
+  }
+}
+
 TEST_CASE("run_ranks runs every rank once") {
   std::atomic<int> seen{0};
   std::atomic<int> firsts{0};

@@ -160,6 +160,11 @@ class MessageGroup final : public CollectiveGroup, public std::enable_shared_fro
     check_message("send", x, to, tag, *this);
     return timed_send(*inner_, clone(x), to, tag, false);
   }
+  Work send_final(Tensor x, int to, int tag) override {
+    if (options_.network == nullptr) return inner_->send_final(std::move(x), to, tag);
+    check_message("send", x, to, tag, *this);
+    return timed_send(*inner_, x.detach(), to, tag, false);
+  }
   Work recv(Tensor y, int from, int tag) override {
     if (options_.network == nullptr) return inner_->recv(std::move(y), from, tag);
     check_message("recv", y, from, tag, *this);
