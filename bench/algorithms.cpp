@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -22,8 +21,6 @@ namespace {
 using comm::Algorithm;
 using comm::Kind;
 
-constexpr std::array algorithms = {Algorithm::exact, Algorithm::ring, Algorithm::tree, Algorithm::halving,
-                                   Algorithm::hierarchical};
 constexpr int repetitions = 5;
 
 const std::map<std::string, Kind>& kinds() {
@@ -152,11 +149,13 @@ std::string draw(const std::vector<Row>& rows, const AlgorithmBench& o) {
     drawing.text({inside.x - 8, place(o.smallest, seconds).y}, fmt::format("{:.3g} ms", 1e3 * seconds),
                  {.anchor = Anchor::end, .muted = true});
   double x = inside.x;
-  for (std::size_t i = 0; i < algorithms.size(); ++i) {
-    const Tone tone = i == 4 ? Tone::plain : tone_of_rank(static_cast<int>(i));
+  int number = 0;
+  for (const auto& [label, algorithm] : comm::algorithms()) {
+    const Tone tone = number == 4 ? Tone::plain : tone_of_rank(number);
+    ++number;
     std::vector<Point> line;
     for (const Row& row : rows) {
-      if (row.algorithm != algorithms[i]) continue;
+      if (row.algorithm != algorithm) continue;
       line.push_back(place(row.bytes, row.predicted));
       const Point at = place(row.bytes, row.measured);
       drawing.box({at.x - 4, at.y - 4, 8, 8}, {.tone = tone, .depth = 1, .radius = 4});
@@ -164,8 +163,8 @@ std::string draw(const std::vector<Row>& rows, const AlgorithmBench& o) {
     if (line.empty()) continue;
     drawing.polyline(line, {.tone = tone});
     drawing.line({x, inside.bottom() + 40}, {x + 24, inside.bottom() + 40}, {.tone = tone});
-    drawing.text({x + 30, inside.bottom() + 40}, name(algorithms[i]));
-    x += 60 + text_width(name(algorithms[i]), 13);
+    drawing.text({x + 30, inside.bottom() + 40}, label);
+    x += 60 + text_width(label, 13);
   }
   return drawing.svg(inside.right() + 30, inside.bottom() + 60);
 }
@@ -178,7 +177,7 @@ void bench_algorithms(const AlgorithmBench& o) {
   fmt::print("{} of {} rank threads over {}\n{:<13} {:>10} {:>14} {:>13} {:>20}\n", o.operation, o.ranks, o.links,
              "algorithm", "bytes", "predicted ms", "measured ms", "measured / predicted");
   std::vector<Row> rows;
-  for (const Algorithm algorithm : algorithms) {
+  for (const auto& [label, algorithm] : comm::algorithms()) {
     if (used(algorithm, kind) != algorithm) continue;
     if (const std::string why = refusal(algorithm, plan_of(kind, o.ranks, links)); !why.empty()) {
       fmt::print("{:<13} {}\n", name(algorithm), why);
@@ -202,13 +201,14 @@ void bench_algorithms(const AlgorithmBench& o) {
 void draw_trace(const AlgorithmBench& o, const std::string& algorithm) {
   const Kind kind = kind_of(o.operation);
   const comm::Links links = read_links(o.links, o.ranks);
+  const auto& all = comm::algorithms();
   const auto chosen =
-      std::find_if(algorithms.begin(), algorithms.end(), [&](Algorithm a) { return name(a) == algorithm; });
-  if (const std::string why = refusal(*chosen, plan_of(kind, o.ranks, links)); !why.empty())
+      std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == algorithm; })->second;
+  if (const std::string why = refusal(chosen, plan_of(kind, o.ranks, links)); !why.empty())
     fail(ExitCode::usage, "comm_bench", "{}; change --trace or --ranks", why);
-  const std::string title = fmt::format("{} of {} ranks by {}", o.operation, o.ranks, name(used(*chosen, kind)));
+  const std::string title = fmt::format("{} of {} ranks by {}", o.operation, o.ranks, name(used(chosen, kind)));
   write_file(o.svg,
-             pictures::draw_messages(title, o.ranks, simulated(used(*chosen, kind), kind, o, links, o.largest / 4)));
+             pictures::draw_messages(title, o.ranks, simulated(used(chosen, kind), kind, o, links, o.largest / 4)));
 }
 
 }  // namespace trireme::bench

@@ -28,6 +28,7 @@
 #include "bench/command_line.h"
 #include "core/cores.h"
 #include "cuda/runtime/open.h"
+#include "parallel/comm/algorithms/algorithm.h"
 #include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/staged_group.h"
 #include "parallel/mesh/mesh.h"
@@ -107,6 +108,12 @@ const std::vector<Case>& cases() {
 std::vector<std::string> case_names() {
   std::vector<std::string> names;
   for (const Case& c : cases()) names.emplace_back(c.name);
+  return names;
+}
+
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, algorithm] : comm::algorithms()) names.push_back(name);
   return names;
 }
 
@@ -309,7 +316,7 @@ int main(int count, char** arguments) {
       app.add_flag("--algorithms", options.algorithms, "Compare algorithms of one operation, measured and predicted")
           ->needs(links);
   app.add_option("--trace", options.trace, "Draw the messages of an operation of --largest bytes by this algorithm")
-      ->check(CLI::IsMember({"exact", "ring", "tree", "halving", "hierarchical"}))
+      ->check(CLI::IsMember(algorithm_names()))
       ->needs(links)
       ->excludes(algorithms);
   app.add_option("--svg", options.svg, "With --algorithms or --trace: file for the picture");

@@ -37,10 +37,9 @@ void choose_machine(Arguments& flags, RandomChoices& random) {
     flags["ranks"] = "mpi";
     if (random.chance(0.5)) flags["reduction"] = "fast";
   }
-  // Hierarchical ones need a file of links.
   if (ranks_of(flags) > 1 && random.chance(0.1)) {
-    flags["collectives"] = random.pick(std::vector<std::string>{"ring", "tree", "halving"});
-    if (!objection(Kind::run, flags).empty()) flags["collectives"] = "ring";  // halving needs powers of two
+    flags["collectives"] = random.pick(comm::algorithms()).first;
+    if (!objection(Kind::run, flags).empty()) flags["collectives"] = "ring";  // which serves any number of ranks
   }
   if (ranks_of(flags) <= 4 && random.chance(0.005)) {
     flags["device"] = "cuda";

@@ -18,9 +18,6 @@ using testing::thrown_by;
 namespace algorithms_test {
 namespace {
 
-constexpr std::array all_algorithms = {Algorithm::exact, Algorithm::ring, Algorithm::tree, Algorithm::halving,
-                                       Algorithm::hierarchical};
-
 Plan plan_of(Kind kind, int ranks, int ranks_per_node = 1) {
   Plan plan{.kind = kind, .ranks = ranks};
   for (int r = 0; r < ranks; ++r) plan.nodes.push_back(r / ranks_per_node);
@@ -61,11 +58,11 @@ Links uniform(double latency, double seconds_per_byte) {
 }  // namespace
 
 TEST_CASE("every algorithm passes the suite, on every number of ranks that it serves") {
-  for (const Algorithm algorithm : all_algorithms) {
+  for (const auto& [label, algorithm] : algorithms()) {
     for (const int ranks : {2, 3, 8}) {
       const int per_node = ranks % 2 == 0 ? ranks / 2 : 1;
       if (!refusal(algorithm, plan_of(Kind::all_reduce, ranks, per_node)).empty()) continue;
-      CAPTURE(std::string(name(algorithm)));
+      CAPTURE(label);
       CAPTURE(ranks);
       const auto network = std::make_shared<Network>(instant(per_node));
       CHECK_NOTHROW(run_thread_ranks(ranks, 1, testing::patience, [&](const std::shared_ptr<ProcessGroup>& world) {

@@ -182,13 +182,7 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
       "how activations and gradients are summed over ranks; exact: in rank order, 16-bit types in f32, which gives the "
       "same bits by every transport; fast: NCCL or MPI adds, in an order of its own, and NCCL adds 16-bit types in 16 "
       "bits; auto: fast by NCCL, else exact. Rank threads have only exact");
-  using comm::Algorithm;
-  flags.add_choice("collectives", o.collectives,
-                   {{"exact", Algorithm::exact},
-                    {"ring", Algorithm::ring},
-                    {"tree", Algorithm::tree},
-                    {"halving", Algorithm::halving},
-                    {"hierarchical", Algorithm::hierarchical}},
+  flags.add_choice("collectives", o.collectives, comm::algorithms(),
                    "by which messages collectives are made; exact: sums in rank order, the fastest way; the others add "
                    "in an order of their own where --reduction allows it (parallel/comm/algorithms/algorithm.h)");
   flags.add("links", "FILE", o.links,

@@ -1,7 +1,6 @@
 #include "parallel/comm/algorithms/algorithm.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <map>
 #include <numeric>
@@ -12,8 +11,6 @@ namespace trireme::comm {
 namespace {
 
 using Action = Step::Action;
-
-constexpr std::array<std::string_view, 5> names = {"exact", "ring", "tree", "halving", "hierarchical"};
 
 /// All ranks of the group, each with the chunk of its number.
 Team everybody(const Plan& plan, int rank) {
@@ -146,40 +143,15 @@ void tree(Steps& steps, const Plan& plan, int rank) {
   tree_broadcast(steps, team, plan.root);
 }
 
-}  // namespace
+std::string no_refusal(const Plan&) { return {}; }
 
-std::vector<int> Team::all() const {
-  std::vector<int> chunks;
-  for (const std::vector<int>& piece : pieces) chunks.insert(chunks.end(), piece.begin(), piece.end());
-  return chunks;
+std::string power_of_two(const Plan& plan) {
+  if (std::has_single_bit(static_cast<unsigned>(plan.ranks))) return {};
+  return fmt::format("halving needs a power of two, and the group has {} ranks; expected 2, 4, 8, ..., or ring",
+                     plan.ranks);
 }
 
-std::string_view name(Algorithm algorithm) { return names[static_cast<std::size_t>(algorithm)]; }
-
-Algorithm used(Algorithm chosen, Kind kind) {
-  const auto serves = [&]() -> bool {
-    switch (kind) {
-      case Kind::all_reduce:
-        return true;
-      case Kind::reduce_scatter:
-      case Kind::all_gather:
-        return chosen != Algorithm::tree;
-      case Kind::broadcast:
-        return chosen != Algorithm::halving;
-      case Kind::all_to_all:
-        return chosen == Algorithm::halving;
-      default:
-        return false;
-    }
-  };
-  return serves() ? chosen : Algorithm::exact;
-}
-
-std::string refusal(Algorithm chosen, const Plan& plan) {
-  if (chosen == Algorithm::halving && !std::has_single_bit(static_cast<unsigned>(plan.ranks)))
-    return fmt::format("halving needs a power of two, and the group has {} ranks; expected 2, 4, 8, ..., or ring",
-                       plan.ranks);
-  if (chosen != Algorithm::hierarchical) return {};
+std::string equal_nodes(const Plan& plan) {
   const std::vector<std::vector<int>> nodes = by_node(plan);
   for (const std::vector<int>& node : nodes)
     if (node.size() != nodes.front().size())
@@ -190,25 +162,69 @@ std::string refusal(Algorithm chosen, const Plan& plan) {
   return {};
 }
 
+/// What there is to know of an algorithm.
+struct Entry {
+  Algorithm algorithm;
+  std::string_view name;
+  void (*list)(Steps& steps, const Plan& plan, int rank);
+  std::vector<Kind> kinds;  ///< that it makes; the rest is made by `exact`
+  std::string (*refusal)(const Plan& plan);
+};
+
+// In the order of the enum. To add an algorithm: its name there, its function, and its row here.
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = {
+      {Algorithm::exact, "exact", exact, {}, no_refusal},
+      {Algorithm::ring,
+       "ring",
+       ring,
+       {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::broadcast},
+       no_refusal},
+      {Algorithm::tree, "tree", tree, {Kind::all_reduce, Kind::broadcast}, no_refusal},
+      {Algorithm::halving,
+       "halving",
+       halving,
+       {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::all_to_all},
+       power_of_two},
+      {Algorithm::hierarchical,
+       "hierarchical",
+       hierarchical,
+       {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::broadcast},
+       equal_nodes}};
+  return all;
+}
+
+const Entry& entry(Algorithm algorithm) { return entries()[static_cast<std::size_t>(algorithm)]; }
+
+}  // namespace
+
+std::vector<int> Team::all() const {
+  std::vector<int> chunks;
+  for (const std::vector<int>& piece : pieces) chunks.insert(chunks.end(), piece.begin(), piece.end());
+  return chunks;
+}
+
+const std::vector<std::pair<std::string, Algorithm>>& algorithms() {
+  static const std::vector<std::pair<std::string, Algorithm>> all = [] {
+    std::vector<std::pair<std::string, Algorithm>> named;
+    for (const Entry& one : entries()) named.emplace_back(one.name, one.algorithm);
+    return named;
+  }();
+  return all;
+}
+
+std::string_view name(Algorithm algorithm) { return entry(algorithm).name; }
+
+Algorithm used(Algorithm chosen, Kind kind) {
+  const std::vector<Kind>& kinds = entry(chosen).kinds;
+  return std::find(kinds.begin(), kinds.end(), kind) == kinds.end() ? Algorithm::exact : chosen;
+}
+
+std::string refusal(Algorithm chosen, const Plan& plan) { return entry(chosen).refusal(plan); }
+
 Steps steps_of(Algorithm algorithm, const Plan& plan, int rank) {
   Steps steps;
-  switch (algorithm) {
-    case Algorithm::exact:
-      exact(steps, plan, rank);
-      break;
-    case Algorithm::ring:
-      ring(steps, plan, rank);
-      break;
-    case Algorithm::tree:
-      tree(steps, plan, rank);
-      break;
-    case Algorithm::halving:
-      halving(steps, plan, rank);
-      break;
-    case Algorithm::hierarchical:
-      hierarchical(steps, plan, rank);
-      break;
-  }
+  entry(algorithm).list(steps, plan, rank);
   return steps;
 }
 

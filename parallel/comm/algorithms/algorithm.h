@@ -30,6 +30,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "parallel/comm/algorithms/steps.h"
 #include "parallel/comm/collective.h"
@@ -38,6 +40,8 @@ namespace trireme::comm {
 
 enum class Algorithm : std::uint8_t { exact, ring, tree, halving, hierarchical };
 std::string_view name(Algorithm algorithm);
+/// All of them, by name.
+const std::vector<std::pair<std::string, Algorithm>>& algorithms();
 
 /// A collective, as far as its steps depend on it.
 struct Plan {
