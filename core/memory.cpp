@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,21 @@ void* system_memory(std::size_t bytes) {
   static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
 #endif
   return data;
+}
+
+// ---- dry runs -------------------------------------------------------------------------------------------------------
+
+constexpr std::size_t least_reserved = 64 << 10;  // bytes of a block
+
+/// Zeros. Large blocks have no memory behind them before they are written.
+void* dry_memory(std::size_t bytes) {
+  if (bytes < least_reserved) return std::calloc(1, bytes);  // NOLINT(cppcoreguidelines-no-malloc)
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+void free_dry(void* data, std::size_t bytes) {
+  if (bytes < least_reserved) return std::free(data);  // NOLINT(cppcoreguidelines-no-malloc)
+  static_cast<void>(::munmap(data, bytes));
 }
 
 thread_local MemoryCategory current_category = MemoryCategory::activations;
@@ -105,12 +121,23 @@ MemoryPool::~MemoryPool() { release_cached(); }
 
 std::shared_ptr<MemoryPool> MemoryPool::on(Device device) {
   if (device == Device::cpu) return shared_from_this();
+  if (dry_) {
+    const std::scoped_lock lock(mutex_);
+    if (on_device_ == nullptr) on_device_ = dry();
+    return on_device_;
+  }
   std::shared_ptr<DeviceBackend> wanted = shared_backend(device);
   const std::scoped_lock lock(mutex_);
   // Another device was opened since: blocks of the earlier one keep their own pool.
   if (on_device_ == nullptr || on_device_->backend_ != wanted)
     on_device_.reset(new MemoryPool(std::move(wanted)));  // NOLINT: the constructor is private
   return on_device_;
+}
+
+std::shared_ptr<MemoryPool> MemoryPool::dry() {
+  auto pool = std::make_shared<MemoryPool>();
+  pool->dry_ = true;
+  return pool;
 }
 
 const std::shared_ptr<MemoryPool>& MemoryPool::current() { return current_pool(); }
@@ -123,8 +150,14 @@ void* MemoryPool::take(std::size_t bytes, MemoryCategory category, const Backend
       backend_ != nullptr ? backend_->allocate(std::max<std::size_t>(bytes, 1)) : from_host(bytes, pinned_for);
   if (data == nullptr) out_of_memory(bytes, category);
   add(use_[static_cast<std::size_t>(category)], static_cast<std::int64_t>(bytes));
-  add(total_, static_cast<std::int64_t>(bytes));
+  total_.live += static_cast<std::int64_t>(bytes);
+  if (total_.live > total_.peak) note_peak();
   return data;
+}
+
+void MemoryPool::note_peak() {
+  total_.peak = total_.live;
+  for (std::size_t i = 0; i < at_peak_.size(); ++i) at_peak_[i] = use_[i].live;
 }
 
 void MemoryPool::recount(std::size_t bytes, MemoryCategory from, MemoryCategory to) {
@@ -144,9 +177,13 @@ void* MemoryPool::from_host(std::size_t bytes, const Backend& pinned_for) {
   if (auto& blocks = (pinned ? free_pinned_ : free_)[rounded]; !blocks.empty()) {
     void* const data = blocks.back();
     blocks.pop_back();
+    // A number that nobody computes is 0, not what another one left.
+    if (dry_ && rounded < least_reserved) std::memset(data, 0, rounded);
     return data;
   }
-  void* const data = pinned ? pinned_for->allocate_pinned(rounded) : system_memory(rounded);
+  void* const data = dry_     ? dry_memory(rounded)
+                     : pinned ? pinned_for->allocate_pinned(rounded)
+                              : system_memory(rounded);
   if (data == nullptr) return nullptr;
   ++system_allocations_;
   if (pinned) pinned_bytes_ += static_cast<std::int64_t>(rounded);
@@ -208,6 +245,11 @@ MemoryUse MemoryPool::total() const {
   return total_;
 }
 
+std::array<std::int64_t, memory_categories> MemoryPool::at_peak() const {
+  const std::scoped_lock lock(mutex_);
+  return at_peak_;
+}
+
 std::int64_t MemoryPool::system_allocations() const {
   const std::scoped_lock lock(mutex_);
   return system_allocations_;
@@ -221,13 +263,13 @@ std::int64_t MemoryPool::pinned_bytes() const {
 void MemoryPool::reset_peaks() {
   const std::scoped_lock lock(mutex_);
   for (MemoryUse& use : use_) use.peak = use.live;
-  total_.peak = total_.live;
+  note_peak();
 }
 
 void MemoryPool::release_cached() {
   const std::scoped_lock lock(mutex_);
   for (auto& [bytes, blocks] : free_) {
-    for (void* data : blocks) std::free(data);
+    for (void* data : blocks) dry_ ? free_dry(data, bytes) : std::free(data);
     blocks.clear();
   }
   release_pinned();

@@ -105,6 +105,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   };
 
   MemoryPool() = default;  ///< of host memory
+  /// For a dry run (core/dry_run.h): large blocks are addresses without memory behind them, on all devices.
+  static std::shared_ptr<MemoryPool> dry();
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -119,6 +121,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   MemoryUse use(MemoryCategory category) const;  ///< bytes of one category
   MemoryUse total() const;                       ///< bytes of all categories
+  /// Bytes of each category at the moment when the total was largest: they add up to total().peak.
+  std::array<std::int64_t, memory_categories> at_peak() const;
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state
   std::int64_t pinned_bytes() const;        ///< pinned host memory, in use or kept
   void reset_peaks();                       ///< sets each peak to what is in use now
@@ -130,11 +134,13 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   void* take(std::size_t bytes, MemoryCategory category, const Backend& pinned_for);
   void give(void* data, std::size_t bytes, MemoryCategory category, const Backend& pinned_for);
   void recount(std::size_t bytes, MemoryCategory from, MemoryCategory to);
+  void note_peak();
   void* from_host(std::size_t bytes, const Backend& pinned_for);
   void release_pinned();
   [[noreturn]] void out_of_memory(std::size_t bytes, MemoryCategory category) const;
 
   std::shared_ptr<DeviceBackend> backend_;  // null: host memory
+  bool dry_ = false;
   std::shared_ptr<MemoryPool> on_device_;   // of the same rank
 
   mutable std::mutex mutex_;
@@ -144,6 +150,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::int64_t pinned_bytes_ = 0;
   std::array<MemoryUse, memory_categories> use_{};
   MemoryUse total_{};
+  std::array<std::int64_t, memory_categories> at_peak_{};
   std::int64_t system_allocations_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/dry_run.h"
 #include "core/heartbeat.h"
 #include "core/team.h"
 
@@ -15,7 +16,7 @@ namespace trireme {
 /// n, if that is less).
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
-  if (n <= 0) return;
+  if (n <= 0 || DryRun::skips_work()) return;
   Heartbeat::beat();
   const std::int64_t parts =
       std::min<std::int64_t>(threads(), std::max<std::int64_t>(1, n / std::max<std::int64_t>(grain, 1)));
@@ -30,6 +31,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
 /// Calls body(part, parts) once for each part.
 template <class Body>
 void parallel_parts(int parts, Body&& body) {
+  if (DryRun::skips_work()) return;
   Heartbeat::beat();
   const auto part = [&](int index) { body(index, parts); };
   team::run_parts(parts, team::Body(part));
@@ -39,6 +41,7 @@ void parallel_parts(int parts, Body&& body) {
 /// or none.
 template <class Body>
 void parallel_team(int members, Body&& body) {
+  if (DryRun::skips_work()) return;
   Heartbeat::beat();
   const auto part = [&](int index) { body(index, members); };
   team::run_together(members, team::Body(part));

@@ -28,6 +28,8 @@ struct ExpertsOptions {
   double bias_update = 0;   ///< rate of the bias that balances without a loss (nn/routing.h); 0: none
   RouterNorm norm = RouterNorm::before;
   BalanceScope balance = BalanceScope::sequence;
+  /// Tokens take the experts in turn, whatever the router has learned: for measurements of memory and speed.
+  bool force_balance = false;
 };
 
 }  // namespace trireme::nn

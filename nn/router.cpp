@@ -22,6 +22,14 @@ void add_rows(const Tensor& counts, Tensor& to) {
   for (std::int64_t i = 0; i < counts.count(); ++i) to.data<double>()[i % experts] += counts.data<double>()[i];
 }
 
+/// [.., K] of the given shape: the experts in turn.
+Tensor in_turn(const Shape& choices, std::int64_t experts) {
+  Tensor expert = Tensor::empty(choices, DType::i32);
+  std::int32_t next = 0;
+  for (std::int32_t& each : expert.span<std::int32_t>()) each = static_cast<std::int32_t>(next++ % experts);
+  return expert;
+}
+
 /// log sum exp over the last dim, kept: [.., E] -> [.., 1]
 Tensor log_sum_exp(const Tensor& x) {
   const Tensor largest = max(x.detach(), -1, true);
@@ -56,6 +64,7 @@ Router::Choice Router::choose(const Tensor& x) {
   const Tensor ranking =
       routing_.bias ? probabilities.detach() + cast_to(routing_.bias->value, probabilities.dtype()) : logits.detach();
   Choice choice{top_k(ranking, options_.top_k).to(Device::cpu), {}};
+  if (options_.force_balance) choice.expert = in_turn(choices, options_.count);
   const auto picked = [&](const Tensor& from) {  // [B, T, E] -> [B, T, K]
     const Tensor expert = view::reshape(choice.expert, {tokens, options_.top_k});
     return reshape(pick(reshape(from, {tokens, options_.count}), expert), choices);

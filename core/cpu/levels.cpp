@@ -4,6 +4,8 @@
 
 #include "core/cpu/level.h"
 #include "core/cpu/processor.h"
+#include "core/dry_kernels.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 #include "core/profiled_kernels.h"
 #include "core/writing_kernels.h"
@@ -69,8 +71,10 @@ void require_processor() {
 }  // namespace cpu
 
 const KernelTable& kernels(Device device) {
-  const KernelTable& table =
-      marking_results(device, device == Device::cpu ? cpu::level().kernel_table() : backend(device).kernels());
+  const bool dry = DryRun::on();
+  const KernelTable& table = marking_results(device, dry                     ? dry_kernels(device)
+                                                     : device == Device::cpu ? cpu::level().kernel_table()
+                                                                             : backend(device).kernels());
   return profiles_kernels() ? profiled(device, table) : table;
 }
 

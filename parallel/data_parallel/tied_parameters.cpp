@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/dry_run.h"
 #include "parallel/comm/texts.h"
 
 namespace trireme {
@@ -13,7 +14,7 @@ namespace {
 /// each time with part of its gradient, and would count twice in the norm.
 void require_own_parts(const ParameterList& parameters, const DeviceMesh& mesh) {
   ProcessGroup& stages = mesh.group(Axis::pp);
-  if (stages.size() == 1) return;
+  if (stages.size() == 1 || DryRun::on()) return;
   std::string names;
   for (const ParameterPtr& parameter : parameters) {
     if (!parameter->copy_of_earlier_stage) names += parameter->name + "\n";

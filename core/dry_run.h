@@ -1,0 +1,60 @@
+// Dry runs: a program runs its own code, allocates what it would allocate, and computes nothing. So its memory is known
+// exactly, and the list of its kernels, for any model, on a machine that could not hold it.
+//
+//   {
+//     const DryRun dry;                     // of the calling thread
+//     Trainer trainer(model, options);      // over a dry_world() (parallel/comm/dry_group.h)
+//     trainer.gradients(...);
+//     MemoryPool::current()->use(...);      // as in a real run
+//   }
+//
+// In a dry run the thread has a memory pool of its own, whose large blocks are addresses without memory behind them,
+// and parallel_for() and its like do not call their bodies: a kernel takes its workspace and writes nothing. Whole
+// numbers, such as ids and the counts of a router, and tensors of up to `small_bytes` are copied and filled as usual,
+// because programs look at them. A router chooses all experts equally often.
+// Read next: core/dry_kernels.cpp, ops/plan/rehearsal.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace trireme {
+
+class MemoryPool;
+
+class DryRun {
+ public:
+  static constexpr std::int64_t small_bytes = 4096;
+
+  /// Begins a dry run of the calling thread. Throws ExitCode::internal if it is in one.
+  DryRun();
+  ~DryRun();
+  DryRun(const DryRun&) = delete;
+  DryRun& operator=(const DryRun&) = delete;
+
+  static bool on() { return state_.on; }             ///< whether the calling thread is in a dry run
+  static bool skips_work() { return state_.skips; }  ///< whether parallel_for() does nothing
+
+  /// While it lives, kernels of the calling thread compute.
+  class Computing {
+   public:
+    Computing() : skipped_(std::exchange(state_.skips, false)) {}
+    ~Computing() { state_.skips = skipped_; }
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+
+   private:
+    bool skipped_;
+  };
+
+ private:
+  struct State {
+    bool on = false, skips = false;
+  };
+  static constinit thread_local State state_;
+
+  std::shared_ptr<MemoryPool> previous_;
+};
+
+}  // namespace trireme
