@@ -72,7 +72,7 @@ Expression parse(std::string_view text) {
 }
 
 /// A tensor and the letters of its dims.
-struct Lettered {
+struct LabelledTensor {
   Tensor x;
   std::string letters;
 
@@ -85,7 +85,7 @@ struct Lettered {
     return permute(x, dims);
   }
   /// Without the letters that are not in `used`: summed over.
-  Lettered summed_to(std::string_view used) const {
+  LabelledTensor summed_to(std::string_view used) const {
     std::vector<int> gone;
     std::string left;
     for (std::size_t i = 0; i < letters.size(); ++i) {
@@ -95,7 +95,7 @@ struct Lettered {
         gone.push_back(static_cast<int>(i));
       }
     }
-    return gone.empty() ? *this : Lettered{sum(x, gone), left};
+    return gone.empty() ? *this : LabelledTensor{sum(x, gone), left};
   }
 };
 
@@ -106,7 +106,7 @@ Tensor merged(const Tensor& x, int first, std::size_t count) {
 }
 
 /// The elementwise product, with dims batch, left, right.
-Tensor outer(const Lettered& a, const Lettered& b, const std::string& batch, const std::string& left,
+Tensor outer(const LabelledTensor& a, const LabelledTensor& b, const std::string& batch, const std::string& left,
              const std::string& right) {
   Tensor x = a.in_order(batch + left), y = b.in_order(batch + right);
   for (std::size_t i = 0; i < right.size(); ++i) x = unsqueeze(x, -1);
@@ -115,8 +115,8 @@ Tensor outer(const Lettered& a, const Lettered& b, const std::string& batch, con
 }
 
 /// The product of two operands, with the letters that are used later or in the result.
-Lettered product(const Lettered& first, const Lettered& second, const std::string& later) {
-  const Lettered a = first.summed_to(later + second.letters), b = second.summed_to(later + first.letters);
+LabelledTensor product(const LabelledTensor& first, const LabelledTensor& second, const std::string& later) {
+  const LabelledTensor a = first.summed_to(later + second.letters), b = second.summed_to(later + first.letters);
   std::string batch, contracted, left, right;
   for (const char letter : a.letters)
     (has(b.letters, letter) ? (has(later, letter) ? batch : contracted) : left) += letter;
@@ -125,8 +125,8 @@ Lettered product(const Lettered& first, const Lettered& second, const std::strin
   const std::string kept = batch + left + right;
   if (contracted.empty()) return {outer(a, b, batch, left, right), kept};
   if (left.empty() && right.empty() && !batch.empty())
-    return Lettered{a.in_order(batch + contracted) * b.in_order(batch + contracted), batch + contracted}.summed_to(
-        kept);
+    return LabelledTensor{a.in_order(batch + contracted) * b.in_order(batch + contracted), batch + contracted}
+        .summed_to(kept);
   const int at = static_cast<int>(batch.size());
   const Tensor rows = merged(merged(a.in_order(batch + left + contracted), at, left.size()), at + 1, contracted.size());
   const Tensor columns =
@@ -167,7 +167,7 @@ Tensor einsum(std::string_view expression, const std::vector<Tensor>& given) {
   for (const Tensor& x : given) operands.push_back(for_product(x));
   const Autocast as_given(std::nullopt);
   check_operands(expression, e, operands);
-  Lettered result{operands[0], e.inputs[0]};
+  LabelledTensor result{operands[0], e.inputs[0]};
   for (std::size_t i = 1; i < operands.size(); ++i) {
     std::string later = e.output;
     for (std::size_t j = i + 1; j < operands.size(); ++j) later += e.inputs[j];

@@ -1,6 +1,6 @@
 // Attention with a mask, a window or capped scores. What the kernel of attention() can compute, it computes, without a
-// tensor of all scores: causal attention, documents, the window, and on the CPU a cap. A mask tensor, or on a GPU a cap,
-// needs the scores [B, H, Tq, Tk], in f32 (f64 for f64).
+// tensor of all scores: causal attention, documents, the window, and on the CPU a cap. A mask tensor, or on a GPU a
+// cap, needs the scores [B, H, Tq, Tk], in f32 (f64 for f64).
 //
 //   masked_attention(q, k, v, {.causal = true, .window = 128});        // sliding window: no tensor of scores
 //   masked_attention(q, k, v, {.mask = padding});                      // u8 [B, 1, 1, Tk]: 1 for a key that counts

@@ -71,7 +71,7 @@ class Node {
   void set_backward_line(const SourceLine& line) { backward_line_ = line; }
 
  protected:
-  /// For destructors: lets go of what a node held. Called inside another drop(), it leaves that to the outer one, so
+  /// For destructors: releases what a node held. Called inside another drop(), it leaves that to the outer one, so
   /// that freeing a long graph needs no deep stack.
   static void drop(std::shared_ptr<void> held);
 

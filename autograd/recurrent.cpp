@@ -1,7 +1,7 @@
 // Both operations save what the gates became. On the CPU the elementwise part of a step is one kernel, forward and
 // backward (core/cpu/recurrent_steps.h), and what passes from step to step in backward stays in f32 for 16-bit dtypes.
-// Other devices compose it. Their backward first computes, for all steps at once, what a step's gradients are multiplied
-// by; so a step itself is only a few products, and the product with the weight.
+// Other devices compose it. Their backward first computes, for all steps at once, what a step's gradients are
+// multiplied by; so a step itself is only a few products, and the product with the weight.
 #include "autograd/recurrent.h"
 
 #include <tuple>

@@ -1,5 +1,6 @@
 // Sums, differences and products of i32 tensors, such as ids, positions and lengths. They are computed on the host, and
-// not recorded for backward. Comparisons of i32 tensors give f32 masks: autograd/compare.cpp. Read next: autograd/elementwise.cpp (the caller).
+// not recorded for backward. Comparisons of i32 tensors give f32 masks: autograd/compare.cpp. Read next:
+// autograd/elementwise.cpp (the caller).
 #pragma once
 
 #include "core/kernels.h"

@@ -19,20 +19,20 @@ namespace trireme::bench {
 namespace {
 
 using comm::Algorithm;
-using comm::Kind;
+using comm::CollectiveKind;
 
 constexpr int repetitions = 5;
 
-const std::map<std::string, Kind>& kinds() {
-  static const std::map<std::string, Kind> all = {{"all_reduce", Kind::all_reduce},
-                                                  {"reduce_scatter", Kind::reduce_scatter},
-                                                  {"all_gather", Kind::all_gather},
-                                                  {"broadcast", Kind::broadcast},
-                                                  {"all_to_all", Kind::all_to_all}};
+const std::map<std::string, CollectiveKind>& kinds() {
+  static const std::map<std::string, CollectiveKind> all = {{"all_reduce", CollectiveKind::all_reduce},
+                                                            {"reduce_scatter", CollectiveKind::reduce_scatter},
+                                                            {"all_gather", CollectiveKind::all_gather},
+                                                            {"broadcast", CollectiveKind::broadcast},
+                                                            {"all_to_all", CollectiveKind::all_to_all}};
   return all;
 }
 
-Kind kind_of(const std::string& operation) {
+CollectiveKind kind_of(const std::string& operation) {
   const auto found = kinds().find(operation);
   if (found != kinds().end()) return found->second;
   std::string names;
@@ -41,13 +41,13 @@ Kind kind_of(const std::string& operation) {
        names);
 }
 
-comm::Plan plan_of(Kind kind, int ranks, const comm::Links& links) {
-  comm::Plan plan{.kind = kind, .ranks = ranks};
-  for (int rank = 0; rank < ranks; ++rank) plan.nodes.push_back(links.node_of(rank));
-  return plan;
+comm::CollectiveSpec spec_of(CollectiveKind kind, int ranks, const comm::Links& links) {
+  comm::CollectiveSpec spec{.kind = kind, .ranks = ranks};
+  for (int rank = 0; rank < ranks; ++rank) spec.nodes.push_back(links.node_of(rank));
+  return spec;
 }
 
-comm::Simulated simulated(Algorithm algorithm, Kind kind, const AlgorithmBench& o, const comm::Links& links,
+comm::Simulated simulated(Algorithm algorithm, CollectiveKind kind, const AlgorithmBench& o, const comm::Links& links,
                           std::int64_t elements) {
   std::vector<int> members(static_cast<std::size_t>(o.ranks));
   std::iota(members.begin(), members.end(), 0);
@@ -55,18 +55,18 @@ comm::Simulated simulated(Algorithm algorithm, Kind kind, const AlgorithmBench& 
     const std::int64_t i = chunk < o.ranks ? chunk : rank;  // of the second row: as the rank's own
     return 4 * (elements * (i + 1) / o.ranks - elements * i / o.ranks);
   };
-  return comm::simulate(all_steps(algorithm, plan_of(kind, o.ranks, links)), members, links, bytes);
+  return comm::simulate(all_steps(algorithm, spec_of(kind, o.ranks, links)), members, links, bytes);
 }
 
-Work run(ProcessGroup& group, Kind kind, const Tensor& whole, const Tensor& share, const Tensor& other) {
+Work run(ProcessGroup& group, CollectiveKind kind, const Tensor& whole, const Tensor& share, const Tensor& other) {
   switch (kind) {
-    case Kind::all_reduce:
+    case CollectiveKind::all_reduce:
       return group.all_reduce(whole, ReduceOp::sum, Launch::lazy, SumOrder::any);
-    case Kind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return group.reduce_scatter(whole, share, Launch::lazy, SumOrder::any);
-    case Kind::all_gather:
+    case CollectiveKind::all_gather:
       return group.all_gather(share, whole);
-    case Kind::broadcast:
+    case CollectiveKind::broadcast:
       return group.broadcast(whole, 0);
     default:
       return group.all_to_all(whole, other);
@@ -74,7 +74,7 @@ Work run(ProcessGroup& group, Kind kind, const Tensor& whole, const Tensor& shar
 }
 
 /// The median over the repetitions of the slowest rank's seconds.
-double measured(Algorithm algorithm, Kind kind, const AlgorithmBench& o, const comm::Links& links,
+double measured(Algorithm algorithm, CollectiveKind kind, const AlgorithmBench& o, const comm::Links& links,
                 std::int64_t elements) {
   const auto network = std::make_shared<comm::Network>(links);
   double median = 0;
@@ -172,14 +172,14 @@ std::string draw(const std::vector<Row>& rows, const AlgorithmBench& o) {
 }  // namespace
 
 void bench_algorithms(const AlgorithmBench& o) {
-  const Kind kind = kind_of(o.operation);
+  const CollectiveKind kind = kind_of(o.operation);
   const comm::Links links = read_links(o.links, o.ranks);
   fmt::print("{} of {} rank threads over {}\n{:<13} {:>10} {:>14} {:>13} {:>20}\n", o.operation, o.ranks, o.links,
              "algorithm", "bytes", "predicted ms", "measured ms", "measured / predicted");
   std::vector<Row> rows;
   for (const auto& [label, algorithm] : comm::algorithms()) {
-    if (used(algorithm, kind) != algorithm) continue;
-    if (const std::string why = refusal(algorithm, plan_of(kind, o.ranks, links)); !why.empty()) {
+    if (algorithm_for(algorithm, kind) != algorithm) continue;
+    if (const std::string why = refusal(algorithm, spec_of(kind, o.ranks, links)); !why.empty()) {
       fmt::print("{:<13} {}\n", name(algorithm), why);
       continue;
     }
@@ -199,16 +199,17 @@ void bench_algorithms(const AlgorithmBench& o) {
 }
 
 void draw_trace(const AlgorithmBench& o, const std::string& algorithm) {
-  const Kind kind = kind_of(o.operation);
+  const CollectiveKind kind = kind_of(o.operation);
   const comm::Links links = read_links(o.links, o.ranks);
   const auto& all = comm::algorithms();
   const auto chosen =
       std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == algorithm; })->second;
-  if (const std::string why = refusal(chosen, plan_of(kind, o.ranks, links)); !why.empty())
+  if (const std::string why = refusal(chosen, spec_of(kind, o.ranks, links)); !why.empty())
     fail(ExitCode::usage, "comm_bench", "{}; change --trace or --ranks", why);
-  const std::string title = fmt::format("{} of {} ranks by {}", o.operation, o.ranks, name(used(chosen, kind)));
-  write_file(o.svg,
-             pictures::draw_messages(title, o.ranks, simulated(used(chosen, kind), kind, o, links, o.largest / 4)));
+  const std::string title =
+      fmt::format("{} of {} ranks by {}", o.operation, o.ranks, name(algorithm_for(chosen, kind)));
+  write_file(o.svg, pictures::draw_messages(title, o.ranks,
+                                            simulated(algorithm_for(chosen, kind), kind, o, links, o.largest / 4)));
 }
 
 }  // namespace trireme::bench

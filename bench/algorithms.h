@@ -1,5 +1,5 @@
-// comm_bench --algorithms and --trace: the algorithms of collectives on artificial links, measured beside what the model
-// of the links predicts.
+// comm_bench --algorithms and --trace: the algorithms of collectives on artificial links, measured beside what the
+// model of the links predicts.
 // Read next: parallel/comm/algorithms/algorithm.h, parallel/comm/algorithms/network.h.
 #pragma once
 

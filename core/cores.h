@@ -17,8 +17,8 @@ namespace trireme {
 const std::vector<int>& usable_cores();
 
 /// How many of `cores` cores can be busy all the time: a control group's quota of processor time may allow fewer. The
-/// system stops the threads of a group that has used up its quota, and threads wait for one another, so 2 threads with a
-/// quota of 1 processor are slower than 1 thread. At least 1.
+/// system stops the threads of a group that has used up its quota, and threads wait for one another, so 2 threads with
+/// a quota of 1 processor are slower than 1 thread. At least 1.
 int within_quota(int cores, std::optional<double> quota = control_group_limits().processors);
 
 /// Cuts the usable cores into `parts` ranges, whose sizes differ by one at most: a range for each thread of all ranks.

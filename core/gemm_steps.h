@@ -1,6 +1,7 @@
 // A product's epilogue, which follows the sum and the bias (GemmOptions), as separate kernels. It defines the results
 // of the fused form. It runs where a product has no fused form or gains nothing from it: Eigen and libraries, few rows,
-// products of batches, results that stay in the caches, f32 on CUDA. Sums of a's rows, too: only gemm_sm90 gives them.
+// products of batches, results that stay in the caches, f32 on CUDA. It also gives sums of a's rows, which only
+// gemm_sm90 computes itself.
 // Read next: core/cpu/gemm_write.h, the fused form on the CPU; cuda/kernels/gemm_epilogue.h, on CUDA.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Ids that name rows: tokens, labels, indices. An operation checks them where they come in, as a kernel that is given
-// an id out of range computes something plausible.
+// Ids that name rows: tokens, labels, indices. Operations check them on entry, because a kernel
+// would compute a plausible result from an id out of range.
 // Read next: autograd/embedding.cpp, nn/cross_entropy.cpp.
 #pragma once
 

@@ -303,12 +303,12 @@ std::string read_rest(int fd, const fs::path& path, std::uint64_t size, const Re
   std::string content;
   try {
     content.reserve(size);
-    std::array<char, 1 << 14> chunk;  // a thread may have little stack
+    std::array<char, 1 << 14> block;  // a thread may have little stack
     while (true) {
-      const ssize_t count = uninterrupted([&] { return io::read(fd, chunk.data(), chunk.size()); });
+      const ssize_t count = uninterrupted([&] { return io::read(fd, block.data(), block.size()); });
       if (count < 0) fail_io(errno, "read", path);
       if (count == 0) return content;
-      content.append(chunk.data(), static_cast<std::size_t>(count));
+      content.append(block.data(), static_cast<std::size_t>(count));
       if (content.size() > limit.bytes) fail_too_large(path, fmt::format("more than {}", limit.bytes), limit);
     }
   } catch (const std::bad_alloc&) {
@@ -486,11 +486,11 @@ namespace {
 
 /// The bytes of a file up to the end of its last whole line; found from the end, as a log may be long.
 std::uint64_t bytes_of_whole_lines(const InputFile& file) {
-  std::string chunk;
-  for (std::uint64_t end = file.size(); end > 0; end -= chunk.size()) {
-    chunk.resize(static_cast<std::size_t>(std::min<std::uint64_t>(end, 1 << 16)));
-    file.read_at(end - chunk.size(), std::as_writable_bytes(std::span(chunk)));
-    if (const std::size_t at = chunk.rfind('\n'); at != std::string::npos) return end - chunk.size() + at + 1;
+  std::string block;
+  for (std::uint64_t end = file.size(); end > 0; end -= block.size()) {
+    block.resize(static_cast<std::size_t>(std::min<std::uint64_t>(end, 1 << 16)));
+    file.read_at(end - block.size(), std::as_writable_bytes(std::span(block)));
+    if (const std::size_t at = block.rfind('\n'); at != std::string::npos) return end - block.size() + at + 1;
   }
   return 0;
 }

@@ -73,8 +73,8 @@ struct Operation {
 
 bool moves_bytes(std::string_view call) { return call == "read" || call == "pread" || call == "write"; }
 
-/// Counts the operation and returns its fault. To be killed in a write, the process first writes half; before any other
-/// operation it is killed here.
+/// Counts the operation and returns its fault. A process that is to be killed in a write first writes half of it;
+/// before any other operation it is killed here.
 Injection injection_for(Armed& a, const Operation& o) {
   ++a.all;
   const IoFault& f = a.fault;

@@ -23,7 +23,7 @@ class Shape {
 
   int dims() const { return dims_; }
   /// The product of the extents; 1 for no dims. Throws, naming `where`, for a negative extent and for more than 2^48
-  /// elements, whose strides and bytes could overflow. In [0, n] the other extents count.
+  /// elements, whose strides and bytes could overflow. An extent of 0 counts as 1 here.
   std::int64_t count(std::string_view where = "Shape") const;
   std::int64_t operator[](int dim) const { return extents_[index(dim)]; }  ///< negative dims count from the end
   std::int64_t& operator[](int dim) { return extents_[index(dim)]; }

@@ -91,9 +91,9 @@ class BinFile : public TokenSource {
   const std::uint16_t* ids_ = nullptr;
 };
 
-class Joined : public TokenSource {
+class JoinedSources : public TokenSource {
  public:
-  explicit Joined(std::vector<std::shared_ptr<const TokenSource>> sources) : sources_(std::move(sources)) {
+  explicit JoinedSources(std::vector<std::shared_ptr<const TokenSource>> sources) : sources_(std::move(sources)) {
     for (const auto& source : sources_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + source->count());
   }
 
@@ -217,7 +217,7 @@ int write_bins(const TokenRange& tokens, TokenFormat format, const fs::path& fol
 std::shared_ptr<const TokenSource> joined(std::vector<std::shared_ptr<const TokenSource>> sources) {
   require(!sources.empty(), "tokens", "no sources; expected at least one");
   if (sources.size() == 1) return std::move(sources.front());
-  return std::make_shared<Joined>(std::move(sources));
+  return std::make_shared<JoinedSources>(std::move(sources));
 }
 
 }  // namespace trireme

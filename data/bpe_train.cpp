@@ -1,4 +1,4 @@
-// BPE training: words are counted once; after that each merge touches only the places where its pair occurs.
+// BPE training: words are counted once; after that each merge touches only the positions where its pair occurs.
 #include "data/bpe_train.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Id = std::int32_t;
 using Pair = std::pair<Id, Id>;
-using Place = std::uint32_t;  // in Words
+using Position = std::uint32_t;  // in Words
 
 constexpr Id kBoundary = std::numeric_limits<Id>::max();
 constexpr std::int64_t kLeastCount = 2;  // merging what occurs once learns nothing
@@ -32,58 +32,62 @@ std::vector<std::pair<std::string_view, std::int64_t>> count_words(std::span<con
 
 /// The distinct words, one behind the other, as tokens that are joined in place.
 ///
-/// A token stands at its first byte, and if it is longer also, as ~id, at its last one, so that the tokens on both sides
-/// of a place are found at once. What is between these is negative. kBoundary stands before, between and behind words.
+/// A token stands at its first byte, and if it is longer also, as ~id, at its last one, so that the tokens on both
+/// sides of a position are found at once. What is between these is negative. kBoundary stands before, between and
+/// behind words.
 class Words {
  public:
   explicit Words(std::span<const std::string_view> texts) {
     const auto words = count_words(texts);
     std::size_t size = 1;
     for (const auto& [word, count] : words) size += word.size() + 1;
-    if (size > std::numeric_limits<Place>::max())
+    if (size > std::numeric_limits<Position>::max())
       fail(ExitCode::usage, "bpe", "the words that differ have {} bytes; expected at most {}; use less text", size,
-           std::numeric_limits<Place>::max());
+           std::numeric_limits<Position>::max());
     tokens_.reserve(size);
     tokens_.push_back(kBoundary);
     for (const auto& [word, count] : words) {
-      starts_.push_back(static_cast<Place>(tokens_.size()));
+      starts_.push_back(static_cast<Position>(tokens_.size()));
       counts_.push_back(count);
       for (const char c : word) tokens_.push_back(static_cast<unsigned char>(c));
       tokens_.push_back(kBoundary);
     }
   }
 
-  /// The token that begins at a place; negative: none does.
-  Id at(Place place) const { return tokens_[place]; }
-  /// The token that ends before a place where one begins.
-  Id before(Place place) const { return tokens_[place - 1] < 0 ? ~tokens_[place - 1] : tokens_[place - 1]; }
+  /// The token that begins at a position; negative: none does.
+  Id at(Position position) const { return tokens_[position]; }
+  /// The token that ends before a position where one begins.
+  Id before(Position position) const {
+    return tokens_[position - 1] < 0 ? ~tokens_[position - 1] : tokens_[position - 1];
+  }
 
-  void put(Id token, Place begin, Place middle, Place end) {
+  void put(Id token, Position begin, Position middle, Position end) {
     tokens_[middle] = ~token;
     tokens_[end - 1] = ~token;
     tokens_[begin] = token;
   }
 
-  /// How often the word of a place occurs. Fast for increasing places: `word` is where the last search ended.
-  std::int64_t count(Place place, std::size_t& word) const {
-    if (word + 1 < starts_.size() && starts_[word + 1] <= place)
+  /// How often the word of a position occurs. Fast for increasing positions: `word` is where the last search ended.
+  std::int64_t count(Position position, std::size_t& word) const {
+    if (word + 1 < starts_.size() && starts_[word + 1] <= position)
       word = static_cast<std::size_t>(
-                 std::upper_bound(starts_.begin() + static_cast<std::ptrdiff_t>(word), starts_.end(), place) -
+                 std::upper_bound(starts_.begin() + static_cast<std::ptrdiff_t>(word), starts_.end(), position) -
                  starts_.begin()) -
              1;
     return counts_[word];
   }
 
-  /// f(place, count) for each place of a word but its last.
+  /// f(position, count) for each position of a word but its last.
   template <class F>
   void for_each_pair(const F& f) const {
     for (std::size_t word = 0; word < starts_.size(); ++word)
-      for (Place place = starts_[word]; tokens_[place + 1] != kBoundary; ++place) f(place, counts_[word]);
+      for (Position position = starts_[word]; tokens_[position + 1] != kBoundary; ++position)
+        f(position, counts_[word]);
   }
 
  private:
   std::vector<Id> tokens_;
-  std::vector<Place> starts_;         // of each word
+  std::vector<Position> starts_;      // of each word
   std::vector<std::int64_t> counts_;  // of each word
 };
 
@@ -92,12 +96,12 @@ class MergeTrainer {
   explicit MergeTrainer(std::span<const std::string_view> texts) : words_(texts) {
     for (std::size_t byte = 0; byte < 256; ++byte) add_token(std::string(1, static_cast<char>(byte)));
     std::vector<Entry*> entries(256 * 256);
-    words_.for_each_pair([&](Place place, std::int64_t count) {
-      const Pair pair{words_.at(place), words_.at(place + 1)};
+    words_.for_each_pair([&](Position position, std::int64_t count) {
+      const Pair pair{words_.at(position), words_.at(position + 1)};
       Entry*& entry = entries[static_cast<std::size_t>(pair.first) * 256 + static_cast<std::size_t>(pair.second)];
       if (entry == nullptr) entry = &pairs_[pair];
       entry->count += count;
-      entry->places.push_back(place);
+      entry->positions.push_back(position);
     });
     for (const auto& [key, entry] : pairs_) queue_.push({entry.count, key});
   }
@@ -136,7 +140,7 @@ class MergeTrainer {
   };
   struct Entry {
     std::int64_t count = 0;
-    std::vector<Place> places;  // where it occurs or once occurred
+    std::vector<Position> positions;  // where it occurs or once occurred
   };
   struct Candidate {
     std::int64_t count;
@@ -157,24 +161,24 @@ class MergeTrainer {
   };
 
   Id add_token(std::string text) {
-    const auto [place, is_new] = ids_.emplace(text, tokens());
+    const auto [entry, is_new] = ids_.emplace(text, tokens());
     if (is_new) {
-      lengths_.push_back(static_cast<Place>(text.size()));
+      lengths_.push_back(static_cast<Position>(text.size()));
       vocabulary_.tokens.push_back(std::move(text));
     }
-    return place->second;
+    return entry->second;
   }
 
-  Place length(Id token) const { return lengths_[static_cast<std::size_t>(token)]; }
+  Position length(Id token) const { return lengths_[static_cast<std::size_t>(token)]; }
 
-  void meet(Side& side, Id token, Pair grown, Place place, std::int64_t count) {
+  void meet(Side& side, Id token, Pair grown, Position position, std::int64_t count) {
     Neighbour& neighbour = side.of[static_cast<std::size_t>(token)];
     if (neighbour.grown == nullptr) {
       neighbour.grown = &pairs_[grown];
       side.met.push_back(token);
     }
     neighbour.count += count;
-    neighbour.grown->places.push_back(place);
+    neighbour.grown->positions.push_back(position);
   }
 
   void merge(Pair pair) {
@@ -184,21 +188,21 @@ class MergeTrainer {
     vocabulary_.merges.push_back(pair);
     for (Side* side : {&left_, &right_}) side->of.resize(vocabulary_.tokens.size());
     Entry& entry = pairs_.at(pair);
-    std::vector<Place> places = std::move(entry.places);
-    entry.places.clear();
+    std::vector<Position> positions = std::move(entry.positions);
+    entry.positions.clear();
     // From left to right, without overlap. They are out of order if an earlier merge led to one of these tokens again.
-    if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
+    if (!std::is_sorted(positions.begin(), positions.end())) std::sort(positions.begin(), positions.end());
     std::size_t word = 0;
-    for (const Place place : places) {
+    for (const Position position : positions) {
       ++work_;
-      const Place middle = place + length(pair.first), end = middle + length(pair.second);
-      if (words_.at(place) != pair.first || words_.at(middle) != pair.second) continue;
-      const std::int64_t count = words_.count(place, word);
+      const Position middle = position + length(pair.first), end = middle + length(pair.second);
+      if (words_.at(position) != pair.first || words_.at(middle) != pair.second) continue;
+      const std::int64_t count = words_.count(position, word);
       entry.count -= count;
-      words_.put(merged, place, middle, end);
-      if (const Id left = words_.before(place); left != kBoundary)
-        meet(left_, left, {left, merged}, place - length(left), count);
-      if (const Id right = words_.at(end); right != kBoundary) meet(right_, right, {merged, right}, place, count);
+      words_.put(merged, position, middle, end);
+      if (const Id left = words_.before(position); left != kBoundary)
+        meet(left_, left, {left, merged}, position - length(left), count);
+      if (const Id right = words_.at(end); right != kBoundary) meet(right_, right, {merged, right}, position, count);
     }
     // The neighbours' pairs with the tokens that were merged have become pairs with the merged one.
     for (const Id left : left_.met) recount(left_, left, {left, pair.first}, {left, merged});
@@ -215,7 +219,7 @@ class MergeTrainer {
 
   Words words_;
   BpeVocabulary vocabulary_;
-  std::vector<Place> lengths_;  // of tokens, in bytes
+  std::vector<Position> lengths_;  // of tokens, in bytes
   std::unordered_map<std::string, Id> ids_;
   std::unordered_map<Pair, Entry, PairHash> pairs_;
   std::priority_queue<Candidate> queue_;

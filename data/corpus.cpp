@@ -21,7 +21,7 @@ struct Loaded {
   std::shared_ptr<const TokenSource> tokens, validation;  // validation: null unless it has files of its own
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<SourceFile> files = {};  // of text
-  LeftOut left_out = {};
+  OmittedFiles left_out = {};
 };
 
 /// `tokenizer` is null unless the caller brought one.

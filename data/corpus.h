@@ -44,7 +44,7 @@ struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::uint64_t hash = 0;  ///< of the token ids and the tokenizer: the same text gives the same hash, as text or shards
   std::vector<SourceFile> files;  ///< in the order of the text; of a mixture with the path of their part in front
-  LeftOut left_out;               ///< files of folders that were left out
+  OmittedFiles left_out;          ///< files of folders that were left out
   std::int64_t tokens() const { return train.count() + validation.count(); }
 };
 

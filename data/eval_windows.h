@@ -16,8 +16,8 @@ namespace trireme {
 struct Window {
   std::int64_t begin = 0, counted = 0;
 };
-/// The windows as rows of `count` and `context` tokens, numbered from `first` on. The missing end of a short window, and
-/// rows for which there is no window, have input 0 and target -1, which the loss ignores; so have counted targets.
+/// The windows as rows of `count` and `context` tokens, numbered from `first` on. The missing end of a short window,
+/// and rows for which there is no window, have input 0 and target -1, which the loss ignores; so have counted targets.
 Batch window_batch(const TokenRange& tokens, std::int64_t context, const std::vector<Window>& windows,
                    std::int64_t first, std::int64_t count);
 

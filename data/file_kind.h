@@ -20,8 +20,8 @@ enum class FileKind : std::uint8_t { text, empty, binary, shard_tokenizer, own, 
 /// With which some editors begin a file in UTF-8. It is no part of the text.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
-/// What a text file holds. NAME.jsonl and NAME.ndjson hold a JSON object on each line. NAME.csv and NAME.tsv hold a table
-/// whose first row names the columns. Any other file is one text. The case of the ending does not matter.
+/// What a text file holds. NAME.jsonl and NAME.ndjson hold a JSON object on each line. NAME.csv and NAME.tsv hold a
+/// table whose first row names the columns. Any other file is one text. The case of the ending does not matter.
 enum class TextFormat : std::uint8_t { text, jsonl, csv, tsv };
 inline constexpr std::array<std::string_view, 4> text_format_names = {"text", "jsonl", "csv", "tsv"};
 /// As --format has it.

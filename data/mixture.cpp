@@ -17,8 +17,8 @@ Batch Mixture::make_batch(std::int64_t first, std::int64_t count) const {
   require(count >= 1, "mixture", "a batch of {} samples; expected at least 1", count);
   Batch batch;
   for (std::int64_t row = 0; row < count; ++row) {
-    const MixtureOrder::Place place = order_.place(first + row);
-    const Batch one = sources_[place.source]->make_batch(place.sample, 1);
+    const MixtureOrder::SourceSample found = order_.locate(first + row);
+    const Batch one = sources_[found.source]->make_batch(found.sample, 1);
     for (const auto& [name, tensor] : one.tensors) {
       if (row == 0) {
         std::vector<std::int64_t> extents(tensor.shape().begin(), tensor.shape().end());
@@ -38,8 +38,8 @@ Batch Mixture::make_batch(std::int64_t first, std::int64_t count) const {
 std::optional<std::int64_t> Mixture::targets_of(std::int64_t first, std::int64_t count) const {
   std::int64_t sum = 0;
   for (std::int64_t sample = first; sample < first + count; ++sample) {
-    const MixtureOrder::Place place = order_.place(sample);
-    const std::optional<std::int64_t> targets = sources_[place.source]->targets_of(place.sample, 1);
+    const MixtureOrder::SourceSample found = order_.locate(sample);
+    const std::optional<std::int64_t> targets = sources_[found.source]->targets_of(found.sample, 1);
     if (!targets) return std::nullopt;
     sum += *targets;
   }

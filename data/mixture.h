@@ -46,11 +46,11 @@ class MixtureOrder {
   MixtureOrder(const std::vector<double>& weights, std::uint64_t seed);
 
   /// A sample of a source.
-  struct Place {
+  struct SourceSample {
     std::size_t source = 0;
     std::int64_t sample = 0;  ///< of that source
   };
-  Place place(std::int64_t sample) const;  ///< of a sample of the mixture
+  SourceSample locate(std::int64_t sample) const;  ///< of a sample of the mixture
   /// How many of the first `samples` samples are of a source.
   std::int64_t count(std::size_t source, std::int64_t samples) const;
   std::size_t sources() const { return ends_.size(); }

@@ -16,19 +16,19 @@ namespace trireme {
 namespace {
 
 /// A part of the list as written: PATH:WEIGHT, or PATH alone.
-struct Written {
+struct WeightedPart {
   std::string_view path, weight;
 };
 
-Written split_weight(std::string_view part) {
+WeightedPart split_weight(std::string_view part) {
   const std::size_t colon = part.rfind(':');
   if (colon == std::string_view::npos) return {part, {}};
   const std::string_view behind = part.substr(colon + 1);
   const bool number = !behind.empty() && behind.find_first_not_of("0123456789.eE+-") == std::string_view::npos;
-  return number ? Written{part.substr(0, colon), behind} : Written{part, {}};
+  return number ? WeightedPart{part.substr(0, colon), behind} : WeightedPart{part, {}};
 }
 
-double weight_of(const Written& part) {
+double weight_of(const WeightedPart& part) {
   double weight = 0;
   const auto [end, error] = std::from_chars(part.weight.data(), part.weight.data() + part.weight.size(), weight);
   if (error != std::errc{} || end != part.weight.data() + part.weight.size() || !std::isfinite(weight) || weight <= 0)
@@ -40,22 +40,22 @@ double weight_of(const Written& part) {
 }  // namespace
 
 std::vector<MixturePart> parse_mixture(std::string_view text) {
-  std::vector<Written> written;
+  std::vector<WeightedPart> listed;
   for (std::size_t begin = 0, comma = 0; comma != std::string_view::npos; begin = comma + 1) {
     comma = text.find(',', begin);
-    written.push_back(split_weight(text.substr(begin, comma - begin)));
+    listed.push_back(split_weight(text.substr(begin, comma - begin)));
   }
   const auto weighted =
-      std::count_if(written.begin(), written.end(), [](const Written& part) { return !part.weight.empty(); });
+      std::count_if(listed.begin(), listed.end(), [](const WeightedPart& part) { return !part.weight.empty(); });
   constexpr std::size_t most = 1000;
   std::error_code unknown;
   if (weighted == 0 || std::filesystem::exists(std::filesystem::path(text), unknown)) return {{std::string(text), 1.0}};
 
-  if (written.size() > most)
-    fail(ExitCode::usage, "data", "--data has {} parts; expected at most {}", written.size(), most);
+  if (listed.size() > most)
+    fail(ExitCode::usage, "data", "--data has {} parts; expected at most {}", listed.size(), most);
   std::vector<MixturePart> parts;
   double sum = 0;
-  for (const Written& part : written) {
+  for (const WeightedPart& part : listed) {
     if (part.weight.empty() || part.path.empty())
       fail(ExitCode::usage, "data",
            "--data {}: the part {} has no {}; expected PATH:WEIGHT,PATH:WEIGHT and so on; add it", in_quotes(text),
@@ -102,7 +102,7 @@ MixtureOrder::MixtureOrder(const std::vector<double>& weights, std::uint64_t see
   }
 }
 
-MixtureOrder::Place MixtureOrder::place(std::int64_t sample) const {
+MixtureOrder::SourceSample MixtureOrder::locate(std::int64_t sample) const {
   require(sample >= 0, "mixture", "sample {} does not exist", sample);
   const std::int64_t turn = sample / period;
   const auto slot = static_cast<std::int64_t>(shuffled(static_cast<std::uint64_t>(sample % period), period,
@@ -115,7 +115,7 @@ MixtureOrder::Place MixtureOrder::place(std::int64_t sample) const {
 std::int64_t MixtureOrder::count(std::size_t source, std::int64_t samples) const {
   const std::int64_t begin = source == 0 ? 0 : ends_[source - 1], turns = samples / period;
   std::int64_t sum = turns * (ends_[source] - begin);
-  for (std::int64_t sample = turns * period; sample < samples; ++sample) sum += place(sample).source == source ? 1 : 0;
+  for (std::int64_t sample = turns * period; sample < samples; ++sample) sum += locate(sample).source == source ? 1 : 0;
   return sum;
 }
 
@@ -125,7 +125,7 @@ std::int64_t MixtureCounter::count(std::size_t source, std::int64_t samples) con
   if (turn != turn_) {
     sources_.clear();
     for (std::int64_t sample = begin; sample < begin + MixtureOrder::period; ++sample)
-      sources_.push_back(static_cast<std::uint16_t>(order_.place(sample).source));
+      sources_.push_back(static_cast<std::uint16_t>(order_.locate(sample).source));
     turn_ = turn;
   }
   return order_.count(source, begin) +

@@ -64,8 +64,8 @@ class NpzParser {
     refuse(content_.size(), "no end of a ZIP archive; expected a file that np.savez wrote, whole");
   }
 
-  /// Number `index` of an entry's extra field for large archives, which holds a size or an offset of 64 bits. numpy writes
-  /// this field for each file.
+  /// Number `index` of an entry's extra field for large archives, which holds a size or an offset of 64 bits. numpy
+  /// writes this field for each file.
   std::uint64_t large_field(std::string_view extra, int index, std::size_t at) const {
     for (std::size_t i = 0; i + 4 <= extra.size();) {
       const auto kind = number_at<std::uint16_t>(extra, i), bytes = number_at<std::uint16_t>(extra, i + 2);

@@ -15,7 +15,7 @@
 
 namespace trireme {
 
-/// What a header says of one tensor.
+/// What a header says about one tensor.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::f32;

@@ -43,8 +43,8 @@ struct SentencePieceModel {
 inline constexpr std::size_t longest_sentence_piece = 1024;  ///< in bytes
 
 /// Parses a model file. Throws ExitCode::data, naming `path`, for what is malformed: no protocol buffer, no pieces,
-/// pieces that are empty, long, not UTF-8 or occur twice, scores that are not finite, not exactly one unknown piece, byte
-/// fallback without all 256 bytes, or a step behind decoding.
+/// pieces that are empty, long, not UTF-8 or occur twice, scores that are not finite, not exactly one unknown piece,
+/// byte fallback without all 256 bytes, or a step behind decoding.
 SentencePieceModel parse_sentence_piece_model(std::string_view bytes, const std::filesystem::path& path);
 
 }  // namespace trireme

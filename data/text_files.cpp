@@ -102,7 +102,7 @@ class TextSearch {
   }
 
   void add_own(const fs::path& file) {
-    LeftOut& left_out = found_.left_out;
+    OmittedFiles& left_out = found_.left_out;
     if (left_out.own++ == 0 || file < left_out.first_own) left_out.first_own = file;
   }
 
@@ -121,7 +121,7 @@ decltype(auto) naming_file(const fs::path& path, F&& f) {
 
 }  // namespace
 
-LeftOut& LeftOut::operator+=(const LeftOut& other) {
+OmittedFiles& OmittedFiles::operator+=(const OmittedFiles& other) {
   if (own == 0) first_own = other.first_own;
   empty += other.empty;
   binary += other.binary;
@@ -130,7 +130,7 @@ LeftOut& LeftOut::operator+=(const LeftOut& other) {
   return *this;
 }
 
-std::string LeftOut::text() const {
+std::string OmittedFiles::text() const {
   std::string result;
   const auto add = [&](std::size_t count, std::string_view what) {
     if (count > 0) result += fmt::format("{}{} {}", result.empty() ? "" : ", ", count, what);

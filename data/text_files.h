@@ -2,9 +2,9 @@
 //
 // A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
 // begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and what these programs wrote
-// (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but neither
-// shards nor text, the shards are missing, and the folder is refused. Links to folders are not followed, but counted.
-// A byte-order mark at the beginning of a file is no text. One file is open at a time, however many there are.
+// (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but
+// neither shards nor text, the shards are missing, and the folder is refused. Links to folders are not followed, but
+// counted. A byte-order mark at the beginning of a file is no text. One file is open at a time, however many there are.
 // Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise. Read
 // next: data/corpus.h.
 #pragma once
@@ -23,11 +23,11 @@
 namespace trireme {
 
 /// How many files of a folder were left out, and why.
-struct LeftOut {
+struct OmittedFiles {
   std::size_t empty = 0, binary = 0, own = 0, links = 0;  ///< links: to folders
   std::filesystem::path first_own;                        ///< the first one that these programs wrote
   std::size_t all() const { return empty + binary + own + links; }
-  LeftOut& operator+=(const LeftOut& other);  ///< adds the numbers of another folder
+  OmittedFiles& operator+=(const OmittedFiles& other);  ///< adds the numbers of another folder
   /// "2 empty, 1 binary, 8 written by Trireme (the first: run/config.json)"; empty: none.
   std::string text() const;
 };
@@ -35,7 +35,7 @@ struct LeftOut {
 /// The files that a path names, and what was left out.
 struct FoundTexts {
   std::vector<std::filesystem::path> files;
-  LeftOut left_out;
+  OmittedFiles left_out;
 };
 
 /// `path` itself if it is a file, or the text files of the folder, by the rules at the top of this file. `always`:
@@ -59,7 +59,7 @@ class TextFiles {
 
   const std::filesystem::path& path() const { return path_; }
   std::size_t count() const { return files_.size(); }
-  const LeftOut& left_out() const { return left_out_; }
+  const OmittedFiles& left_out() const { return left_out_; }
   std::uint64_t bytes() const;           ///< of all files together
   std::vector<SourceFile> list() const;  ///< reads every file, for its hash
   /// Adds the characters of all texts, and if there are several, also the newline between them. Throws ExitCode::data,
@@ -76,7 +76,7 @@ class TextFiles {
  private:
   std::filesystem::path path_;
   std::vector<std::filesystem::path> files_;
-  LeftOut left_out_;
+  OmittedFiles left_out_;
 };
 
 }  // namespace trireme

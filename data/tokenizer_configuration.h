@@ -1,5 +1,5 @@
-// What a folder of Hugging Face's layout says of its tokenizer beside the tokenizer's own file: tokenizer_config.json,
-// and the older added_tokens.json.
+// What a folder of Hugging Face's layout says about its tokenizer beside the tokenizer's own file:
+// tokenizer_config.json, and the older added_tokens.json.
 //
 // tokenizer.json has all tokens itself, but an edited folder may name more of them beside it. transformers adds those
 // when it loads the folder, with ids that depend on the class of the tokenizer. Here such a folder is refused, because
@@ -17,7 +17,8 @@
 
 namespace trireme {
 
-/// The object of FOLDER/tokenizer_config.json; empty if there is no such file. Throws ExitCode::data if it is malformed.
+/// The object of FOLDER/tokenizer_config.json; empty if there is no such file. Throws ExitCode::data if it is
+/// malformed.
 nlohmann::json tokenizer_configuration(const std::filesystem::path& folder);
 
 /// The field `key` of an object that stands in the file `path`; `otherwise` if it is not there. Throws ExitCode::data.
@@ -27,8 +28,8 @@ bool flag_of(const nlohmann::json& object, const char* key, bool otherwise, cons
 /// Throws ExitCode::data, with file and entry.
 std::vector<AddedToken> configured_tokens(const nlohmann::json& configuration, const std::filesystem::path& folder);
 
-/// Throws ExitCode::data if the folder names a token whose text the tokenizer does not read as one token; the message has
-/// the text and the field. Checked are configured_tokens(), the additional special tokens, bos_token and eos_token.
+/// Throws ExitCode::data if the folder names a token whose text the tokenizer does not read as one token; the message
+/// has the text and the field. Checked are configured_tokens(), the additional special tokens, bos_token and eos_token.
 void require_configured_tokens(const Tokenizer& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace trireme

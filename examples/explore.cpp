@@ -95,7 +95,7 @@ struct Options {
 
 void declare(Flags& flags, Options& o) {
   std::vector<std::string> kinds = {"all"};
-  for (const Kind kind : all_kinds()) kinds.emplace_back(name(kind));
+  for (const CaseKind kind : all_kinds()) kinds.emplace_back(name(kind));
   flags.group("exploring");
   flags.add("seconds", "S", o.settings.seconds, "how long", Range::at_least(0));
   flags.add("seed", "N", o.seed, "today", "of the draws; today: the number of days since 1970", Range::at_least(0));
@@ -118,7 +118,7 @@ void declare(Flags& flags, Options& o) {
 /// The settings that follow from the flags and from this program's place.
 Settings settings_of(const Options& o) {
   Settings settings = o.settings;
-  for (const Kind kind : all_kinds())
+  for (const CaseKind kind : all_kinds())
     if (name(kind) == o.only) settings.only = kind;
   settings.skip = static_cast<std::uint64_t>(o.skip);
   settings.seed = static_cast<std::uint64_t>(o.seed.value_or(days_since_1970()));

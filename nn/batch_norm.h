@@ -18,7 +18,8 @@
 // without recording, such as the first one of a block that is recomputed, does not. In evaluation, forward uses them in
 // place of the batch's.
 //
-// What is sharded: nothing. Gain and shift are applied to each position, so their placement is per_position_placement().
+// What is sharded: nothing. Gain and shift are applied to each position, so their placement is
+// per_position_placement().
 // Read next: autograd/row_norm.h, nn/group_norm.h.
 #pragma once
 

@@ -9,13 +9,13 @@ namespace trireme::nn {
 namespace {
 
 /// Where a position of the sequence is: on which cp rank, and which of its tokens.
-struct Place {
+struct TokenLocation {
   int rank;
   std::int64_t token;
 };
 
-std::vector<Place> sequence_order(std::int64_t length, int cp) {
-  std::vector<Place> order(static_cast<std::size_t>(length));
+std::vector<TokenLocation> sequence_order(std::int64_t length, int cp) {
+  std::vector<TokenLocation> order(static_cast<std::size_t>(length));
   for (int rank = 0; rank < cp; ++rank) {
     for (const PositionRun& run : zigzag(length, cp, rank)) {
       for (std::int64_t i = 0; i < run.length; ++i)
@@ -45,7 +45,7 @@ Tensor drop_beyond(const Tensor& expert, std::int64_t experts, std::int64_t capa
   const int cp = mesh.size(Axis::cp), here = mesh.coord(Axis::cp);
   const std::int64_t batch = expert.size(0), local = expert.size(1), choices = expert.size(2);
   const Tensor all = gathered_over_cp(contiguous(expert), mesh);  // [cp, B, T/cp, K]
-  const std::vector<Place> order = sequence_order(local * cp, cp);
+  const std::vector<TokenLocation> order = sequence_order(local * cp, cp);
   Tensor kept = clone(expert);  // [B, T/cp, K]
   for (std::int64_t b = 0; b < batch; ++b) {
     std::vector<std::int64_t> taken(static_cast<std::size_t>(experts), 0);

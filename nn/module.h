@@ -46,8 +46,9 @@ class Module : public ModuleBase {
 };
 
 /// Gain and shift over the last dim. Every tp rank holds both; under sequence parallelism each rank sees only its own
-/// positions, so the gradients are partial sums: Build::per_position_placement(). `zero_centred`: the gain is 1 + weight, and
-/// the weight starts at 0 (Gemma; layernorm_1p in Megatron). In 16 bits the sum is rounded before it is used.
+/// positions, so the gradients are partial sums: Build::per_position_placement(). `zero_centred`: the gain is 1 +
+/// weight, and the weight starts at 0 (Gemma; layernorm_1p in Megatron). In 16 bits the sum is rounded before it is
+/// used.
 class LayerNorm : public Module {
  public:
   LayerNorm(const Build& b, std::int64_t width, bool bias = true, double eps = 1e-5, bool zero_centred = false);

@@ -14,7 +14,8 @@
 //        ep, but K times more over tp.) Gates are applied before the sum over tp, so that one row per token is summed,
 //        not K.
 //
-// The router works on this rank's positions of the residual stream; its weight is placed as Build::per_position_placement().
+// The router works on this rank's positions of the residual stream; its weight is placed as
+// Build::per_position_placement().
 // Read next: nn/router.h (the choice of experts), nn/expert_capacity.h (dropped tokens), nn/expert_dispatch.h (the
 // exchange).
 #pragma once

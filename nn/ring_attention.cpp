@@ -157,7 +157,7 @@ struct RingAttention : Op {
       sums = shift(sum, *ring, gradients_tag);
       if (more) held = next.wait();
     }
-    const Block rest = own_half(0);  // computed while the sums travel home
+    const Block rest = own_half(0);  // computed while the sums return
     const Tensor terms = add_gradients(rest, kv, dout, dq);
     const Tensor sum = sums.wait();
     add_terms(rest, terms, sum);

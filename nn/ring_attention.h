@@ -32,9 +32,9 @@ struct RingStep {
 RingStep ring_step(int step, int rank, int ranks, std::int64_t local);
 
 /// q [B, T/n, H, Dh], k, v [B, T/n, Hkv, Dh], H a multiple of Hkv, T/n even -> [B, T/n, H, Dh]. Collective over `ring`,
-/// of n ranks. document_starts [B, T] i32, of the whole sequence in its order: where each token's document, or its window,
-/// begins; it sees no earlier token; undefined: one document. A block of which no query sees a key is not computed; its
-/// keys still travel. rule: a scale of 0 means 1 / sqrt(Dh).
+/// of n ranks. document_starts [B, T] i32, of the whole sequence in its order: where each token's document, or its
+/// window, begins; it sees no earlier token; undefined: one document. A block of which no query sees a key is not
+/// computed; its keys still travel. rule: a scale of 0 means 1 / sqrt(Dh).
 ///
 /// Partial results and gradients are summed in f32 (f64 for f64), in an order that depends on n alone.
 Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, ProcessGroup& ring,

@@ -1,5 +1,5 @@
-// The options of rotary positions; nn/rotary.h says what they mean. Apart from it, so that programs can read the options
-// without tensors.
+// The options of rotary positions; nn/rotary.h says what they mean. Apart from it, so that programs can read the
+// options without tensors.
 // Read next: nn/rotary.h.
 #pragma once
 

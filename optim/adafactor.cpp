@@ -122,12 +122,12 @@ class Adafactor final : public Optimizer {
     const std::vector<Tensor> weights = config_.scale_by_weight ? masters() : std::vector<Tensor>();
     std::map<std::pair<std::size_t, std::int64_t>, Tensor> sizes;  // rms(W) of the matrices of this rank
     if (!weights.empty())
-      whole_.read(weights, [&](const WholeMatrices::Place& place, const Tensor& w) {
-        sizes[{place.shard, place.index}] = root_of_mean_square(place, without_padding(place, w));
+      whole_.read(weights, [&](const WholeMatrices::MatrixId& id, const Tensor& w) {
+        sizes[{id.shard, id.index}] = root_of_mean_square(id, without_padding(id, w));
       });
-    whole_.apply(gradients(), [&](const WholeMatrices::Place& place, const Tensor& g) {
-      Tensor update = update_of(place, without_padding(place, g) * scale.value);
-      if (!weights.empty()) update = update * maximum(sizes.at({place.shard, place.index}), config_.eps2);
+    whole_.apply(gradients(), [&](const WholeMatrices::MatrixId& id, const Tensor& g) {
+      Tensor update = update_of(id, without_padding(id, g) * scale.value);
+      if (!weights.empty()) update = update * maximum(sizes.at({id.shard, id.index}), config_.eps2);
       return with_padding(g, update);
     });
     share_statistics();
@@ -161,32 +161,32 @@ class Adafactor final : public Optimizer {
   }
 
   /// Of a matrix: []; of vectors: of each row, [R, 1].
-  Tensor root_of_mean_square(const WholeMatrices::Place& place, const Tensor& x) const {
-    return sqrt(is_factored(*shards_[place.shard]->parameter) ? mean(square(x)) : mean(square(x), 1, true));
+  Tensor root_of_mean_square(const WholeMatrices::MatrixId& id, const Tensor& x) const {
+    return sqrt(is_factored(*shards_[id.shard]->parameter) ? mean(square(x)) : mean(square(x), 1, true));
   }
 
   /// U of a whole matrix [R, C], or of R vectors, clipped. Computes their statistics.
-  Tensor update_of(const WholeMatrices::Place& place, const Tensor& g) {
+  Tensor update_of(const WholeMatrices::MatrixId& id, const Tensor& g) {
     const Tensor s = square(g) + config_.eps1;
     Tensor u;
-    if (is_factored(*shards_[place.shard]->parameter)) {
-      const Tensor row = next(place, 0, mean(s, 1)), column = next(place, 1, mean(s, 0));  // [R], [C]
+    if (is_factored(*shards_[id.shard]->parameter)) {
+      const Tensor row = next(id, 0, mean(s, 1)), column = next(id, 1, mean(s, 0));  // [R], [C]
       u = g * unsqueeze(sqrt(mean(row) / row), 1) / sqrt(column);
     } else {
-      u = g / sqrt(next(place, 0, s));
+      u = g / sqrt(next(id, 0, s));
     }
-    return u / maximum(root_of_mean_square(place, u) * (1 / config_.clip), 1.0);
+    return u / maximum(root_of_mean_square(id, u) * (1 / config_.clip), 1.0);
   }
 
   /// The new value of a statistic of a matrix, of which `average` is this step's: [R], [C] or [R, C], without padding.
-  Tensor next(const WholeMatrices::Place& place, std::size_t which, const Tensor& average) {
+  Tensor next(const WholeMatrices::MatrixId& id, std::size_t which, const Tensor& average) {
     const double fresh = std::pow(static_cast<double>(steps()), config_.decay);  // 1 - b
-    const Statistic& statistic = statistics_[place.shard][which];
-    const Parameter& p = *shards_[place.shard]->parameter;
+    const Statistic& statistic = statistics_[id.shard][which];
+    const Parameter& p = *shards_[id.shard]->parameter;
     const auto part = [&](const Tensor& all) {
       const Tensor one = average.dims() == 1
-                             ? view::select(view::reshape(all, {-1, all.size(-1)}), 0, place.index)
-                             : view::select(view::reshape(all, {-1, rows_of(p), all.size(-1)}), 0, place.index);
+                             ? view::select(view::reshape(all, {-1, all.size(-1)}), 0, id.index)
+                             : view::select(view::reshape(all, {-1, rows_of(p), all.size(-1)}), 0, id.index);
       const Tensor rows = view::slice(one, 0, 0, average.size(0));
       return average.dims() == 1 ? rows : view::slice(rows, 1, 0, average.size(1));
     };
@@ -213,8 +213,8 @@ class Adafactor final : public Optimizer {
   }
 
   /// Rows of padding are the last of a matrix, or numbers of a vector; no gradient reaches them.
-  Tensor without_padding(const WholeMatrices::Place& place, const Tensor& whole) const {
-    const Parameter& p = *shards_[place.shard]->parameter;
+  Tensor without_padding(const WholeMatrices::MatrixId& id, const Tensor& whole) const {
+    const Parameter& p = *shards_[id.shard]->parameter;
     if (p.local.dims() > 2) return whole;
     return contiguous(view::slice(whole, p.local.dims() == 2 ? 0 : 1, 0, p.logical_rows));
   }
@@ -239,7 +239,7 @@ class Adafactor final : public Optimizer {
   AdafactorConfig config_;
   ShardList shards_;  // of trained parameters: the places of whole_
   WholeMatrices whole_;
-  std::vector<std::vector<Statistic>> statistics_;  // by place
+  std::vector<std::vector<Statistic>> statistics_;  // by shard
 };
 
 }  // namespace

@@ -98,8 +98,8 @@ void Optimizer::note_versions() {
   for (Slot& slot : slots_) slot.version = slot.shard->weights.version();
 }
 
-// What grew the version may have changed nothing, as a pointer that was only read through, or the master as well, as a
-// checkpoint that was loaded: so the values decide.
+// The version also grows if nothing was changed (a pointer that was only read through), or if the master was changed
+// as well (a loaded checkpoint). So the values decide.
 void Optimizer::require_masters_current() {
   for (Slot& slot : slots_) {
     const Tensor& weights = slot.shard->weights;

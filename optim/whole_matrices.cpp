@@ -30,23 +30,23 @@ double cost_of(const Shard& shard) {
 
 /// Where, in the whole tensor, lies the piece of the rank with these coordinates? Returns start and extent by dim. A
 /// vector has one row.
-std::vector<Span> piece_of(const Shard& shard, const DeviceMesh& mesh, int data, int tp) {
+std::vector<DimRange> piece_of(const Shard& shard, const DeviceMesh& mesh, int data, int tp) {
   const Parameter& p = *shard.parameter;
-  std::vector<Span> piece;
+  std::vector<DimRange> piece;
   for (int dim = 0; dim < p.local.dims(); ++dim) piece.push_back({p.rectangle.start[dim], p.local.size(dim)});
   if (const Placement& on_tp = p.placements.tp; on_tp.sharded()) {
-    Span& span = piece[static_cast<std::size_t>(on_tp.dim)];
-    span.start = tp * span.length;
+    DimRange& range = piece[static_cast<std::size_t>(on_tp.dim)];
+    range.start = tp * range.length;
   }
   const auto of_matrix = [&] {
-    if (piece.size() == 1) piece.insert(piece.begin(), Span{0, 1});
+    if (piece.size() == 1) piece.insert(piece.begin(), DimRange{0, 1});
     return piece;
   };
   if (shard.group == nullptr) return of_matrix();
   // The group is a run of neighbours within data; of an expert, the ranks of data with the same coordinate on ep.
   const int index = is_expert(shard, mesh) ? data / mesh.size(Axis::ep) : data % shard.ranks();
-  Span& cut = piece[static_cast<std::size_t>(shard.dim)];
-  const Span mine = shard.span(index);
+  DimRange& cut = piece[static_cast<std::size_t>(shard.dim)];
+  const DimRange mine = shard.range(index);
   cut = {cut.start + mine.start, mine.length};
   return of_matrix();
 }
@@ -162,12 +162,12 @@ void WholeMatrices::plan_moves(Batch& batch, const Holders& holders) const {
 
 WholeMatrices::Block WholeMatrices::block_of(const Matrix& matrix, const Holders& holders, int rank) const {
   const auto at = static_cast<std::size_t>(rank);
-  const std::vector<Span> piece = piece_of(*shards_[matrix.shard], mesh_, holders.data[at], holders.tp[at]);
+  const std::vector<DimRange> piece = piece_of(*shards_[matrix.shard], mesh_, holders.data[at], holders.tp[at]);
   for (std::size_t dim = 0; dim < matrix.place.size(); ++dim) {
     const std::int64_t inside = matrix.place[dim] - piece[dim].start;
     if (inside < 0 || inside >= piece[dim].length) return {};
   }
-  const Span &rows = piece[piece.size() - 2], &columns = piece.back();
+  const DimRange &rows = piece[piece.size() - 2], &columns = piece.back();
   return {rows.start, rows.length, columns.start, columns.length};
 }
 

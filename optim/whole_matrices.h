@@ -1,9 +1,9 @@
 // WholeMatrices: computes a function of whole matrices whose parts lie on several ranks.
 //
-// A rank holds a piece of each tensor: tp splits the tensor, and ZeRO splits each tp part. Without tp and ZeRO, all ranks
-// hold copies.
-// The ranks that hold a tensor (all of its pipeline stage; of an expert, those with the same experts) share the work:
-// each matrix is computed once, by its owner. Owners are chosen so that all ranks have about the same FLOPs.
+// A rank holds a piece of each tensor: tp splits the tensor, and ZeRO splits each tp part. Without tp and ZeRO, all
+// ranks hold copies. The ranks that hold a tensor (all of its pipeline stage; of an expert, those with the same
+// experts) share the work: each matrix is computed once, by its owner. Owners are chosen so that all ranks have about
+// the same FLOPs.
 //
 //   1. Each rank sends its parts to the owners. A part that several ranks hold is sent by one of them, or by none if
 //      the owner has it.
@@ -38,23 +38,24 @@ class WholeMatrices {
   /// elements of whole matrices that a rank computes in one batch; a larger matrix has a batch of its own.
   WholeMatrices(ShardList shards, const DeviceMesh& mesh, std::int64_t batch_elements = 4LL << 20);
 
-  /// Which matrix: the place of its tensor in the list, and its number in this rank's part of the dims before the last
+  /// Which matrix: the index of its tensor in the list, and its number in this rank's part of the dims before the last
   /// two. All ranks that hold the matrix have the same.
-  struct Place {
+  struct MatrixId {
     std::size_t shard = 0;
     std::int64_t index = 0;
   };
   /// A matrix [R, C], dense f32 -> another.
-  using Function = std::function<Tensor(const Place& place, const Tensor& matrix)>;
+  using Function = std::function<Tensor(const MatrixId& id, const Tensor& matrix)>;
   /// Replaces pieces[i], of shape shards[i]->shape(), dense f32, by the same piece of f of its matrices. Collective
   /// over each stage; f is called for the matrices that this rank owns.
   void apply(const std::vector<Tensor>& pieces, const Function& f) const;
 
   /// Gives the matrices to `f`, and changes none. Collective as apply().
-  using Reader = std::function<void(const Place& place, const Tensor& matrix)>;
+  using Reader = std::function<void(const MatrixId& id, const Tensor& matrix)>;
   void read(const std::vector<Tensor>& pieces, const Reader& f) const;
   /// `values[i]`: dense f32 tensors that belong to tensor i, with numbers for the matrices that this rank owns, and 0
-  /// for the others. Afterwards all ranks that hold the tensor have the numbers of all its matrices. Collective as apply().
+  /// for the others. Afterwards all ranks that hold the tensor have the numbers of all its matrices. Collective as
+  /// apply().
   void share(const std::vector<std::vector<Tensor>>& values) const;
 
   std::int64_t owned() const;  ///< matrices that this rank computes
@@ -69,7 +70,7 @@ class WholeMatrices {
   };
   struct Matrix {
     std::size_t shard;
-    std::int64_t index;               // Place::index
+    std::int64_t index;               // MatrixId::index
     std::vector<std::int64_t> place;  // in the dims before the last two, of the whole tensor
     int owner = 0;
   };

@@ -21,7 +21,7 @@ Arguments tiny_sizes(const Arguments& flags) {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   std::vector<std::string_view> names;
-  for (const Kind kind : all_kinds()) names.push_back(name(kind));
+  for (const CaseKind kind : all_kinds()) names.push_back(name(kind));
   fail(
       ExitCode::usage, "explore",
       "'{}' is not a case: {}; expected a kind ({}), flags as --name=value, and perhaps '{}' and more flags; change it",
@@ -53,25 +53,25 @@ Arguments with(Arguments base, const Arguments& changes) {
   return base;
 }
 
-const std::vector<Kind>& all_kinds() {
-  static const std::vector<Kind> kinds = {Kind::gradients, Kind::run,    Kind::resume,
-                                          Kind::bits,      Kind::faults, Kind::verify};
+const std::vector<CaseKind>& all_kinds() {
+  static const std::vector<CaseKind> kinds = {CaseKind::gradients, CaseKind::run,    CaseKind::resume,
+                                              CaseKind::bits,      CaseKind::faults, CaseKind::verify};
   return kinds;
 }
 
-std::string_view name(Kind kind) {
+std::string_view name(CaseKind kind) {
   switch (kind) {
-    case Kind::gradients:
+    case CaseKind::gradients:
       return "gradients";
-    case Kind::run:
+    case CaseKind::run:
       return "run";
-    case Kind::resume:
+    case CaseKind::resume:
       return "resume";
-    case Kind::bits:
+    case CaseKind::bits:
       return "bits";
-    case Kind::faults:
+    case CaseKind::faults:
       return "faults";
-    case Kind::verify:
+    case CaseKind::verify:
       return "verify";
   }
   fail(ExitCode::internal, "explore", "a kind without a name");
@@ -90,7 +90,7 @@ Case parse_case(const std::string& text) {
   words >> word;
   Case c;
   bool known = false;
-  for (const Kind kind : all_kinds()) {
+  for (const CaseKind kind : all_kinds()) {
     if (name(kind) != word) continue;
     c.kind = kind;
     known = true;
@@ -108,7 +108,7 @@ Case parse_case(const std::string& text) {
       refuse(text, fmt::format("'{}' is not --name=value", word));
     (*target)[word.substr(2, equals - 2)] = word.substr(equals + 1);
   }
-  if (c.kind != Kind::gradients) c.flags = with(tiny_sizes(c.flags), c.flags);
+  if (c.kind != CaseKind::gradients) c.flags = with(tiny_sizes(c.flags), c.flags);
   return c;
 }
 

@@ -27,12 +27,12 @@ std::string value_of(const Arguments& arguments, const std::string& flag, const 
 /// `base` with `changes` applied on top.
 Arguments with(Arguments base, const Arguments& changes);
 
-enum class Kind : std::uint8_t { gradients, run, resume, bits, faults, verify };
-std::string_view name(Kind kind);
-const std::vector<Kind>& all_kinds();
+enum class CaseKind : std::uint8_t { gradients, run, resume, bits, faults, verify };
+std::string_view name(CaseKind kind);
+const std::vector<CaseKind>& all_kinds();
 
 struct Case {
-  Kind kind = Kind::run;
+  CaseKind kind = CaseKind::run;
   Arguments flags;   ///< of the first run
   Arguments change;  ///< flags that the second run has in addition, or with another value
   bool operator==(const Case&) const = default;

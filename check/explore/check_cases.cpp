@@ -20,7 +20,7 @@ namespace {
 
 /// How a program ended, with its last line of output.
 std::string ending(int code, const std::string& last_line) {
-  return fmt::format("exit code {}{}{}", code, code == Ended::timed_out ? " (not done in time)" : "",
+  return fmt::format("exit code {}{}{}", code, code == ProcessResult::timed_out ? " (not done in time)" : "",
                      last_line.empty() ? "" : ": " + last_line);
 }
 
@@ -96,7 +96,7 @@ Disturbances disturbances(ProgramRunner& runner, const TrainingResult& a, const 
 }
 
 CaseResult check_gradients(const Case& c, ProgramRunner& runner) {
-  const Ended ended = runner.parity(c.flags);
+  const ProcessResult ended = runner.parity(c.flags);
   if (ended.code == 0) return CaseResult::right();
   const bool overflows = ended.code == static_cast<int>(ExitCode::numerical) && value_of(c.flags, "dtype") == "f16";
   if (is_refusal(ended.code) || overflows) return CaseResult::refused(last_line(ended.output));
@@ -223,17 +223,17 @@ CaseResult check_verify(const Case& c, ProgramRunner& runner) {
 CaseResult check_case(const Case& c, ProgramRunner& runner) {
   if (amplifies_rounding(c)) return CaseResult::refused("AdamW's updates are unbounded: expected beta1^2 < beta2");
   switch (c.kind) {
-    case Kind::gradients:
+    case CaseKind::gradients:
       return check_gradients(c, runner);
-    case Kind::run:
+    case CaseKind::run:
       return check_run(c, runner);
-    case Kind::resume:
+    case CaseKind::resume:
       return check_resume(c, runner);
-    case Kind::bits:
+    case CaseKind::bits:
       return check_bits(c, runner);
-    case Kind::faults:
+    case CaseKind::faults:
       return check_faults(c, runner);
-    case Kind::verify:
+    case CaseKind::verify:
       return check_verify(c, runner);
   }
   fail(ExitCode::internal, "explore", "a kind without a check");

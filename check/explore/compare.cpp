@@ -14,7 +14,7 @@ namespace trireme::explore {
 namespace {
 
 /// True for quantities that are sums of rounded terms. All others are exact.
-bool rounds(const std::string& key) {
+bool is_inexact(const std::string& key) {
   static const std::set<std::string> keys = {"loss", "grad_norm", "val_loss", "aux_loss", "z_loss", "expert_imbalance"};
   return keys.contains(key);
 }
@@ -78,7 +78,7 @@ std::vector<Gap> gaps(const TrainingResult& a, const TrainingResult& b, std::int
   for_each_pair(a, b, first_step, [&](std::int64_t step, const std::string& key, const auto& x, const auto& y) {
     if (x == y) return;
     double relative = INFINITY;
-    if (rounds(key) && x.is_number() && y.is_number()) {
+    if (is_inexact(key) && x.is_number() && y.is_number()) {
       const double p = x.template get<double>(), q = y.template get<double>();
       relative = std::abs(p - q) / std::max(std::abs(p), std::abs(q));
     }

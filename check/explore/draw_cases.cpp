@@ -15,12 +15,12 @@
 namespace trireme::explore {
 namespace {
 
-const Space& space_of(Kind kind) {
+const Space& space_of(CaseKind kind) {
   static const Space gradients(parity_program()), runs(train_program());
-  return kind == Kind::gradients ? gradients : runs;
+  return kind == CaseKind::gradients ? gradients : runs;
 }
 
-std::string objection(Kind kind, Arguments flags) {
+std::string objection(CaseKind kind, Arguments flags) {
   for (const char* flag : {"fault", "device"}) flags.erase(flag);  // not a flag of the program; not available here
   if (flags.contains("ranks")) {                                   // processes would need mpirun
     flags["ranks"] = "auto";
@@ -39,7 +39,7 @@ void choose_machine(Arguments& flags, RandomChoices& random) {
   }
   if (ranks_of(flags) > 1 && random.chance(0.1)) {
     flags["collectives"] = random.pick(comm::algorithms()).first;
-    if (!objection(Kind::run, flags).empty()) flags["collectives"] = "ring";  // which serves any number of ranks
+    if (!objection(CaseKind::run, flags).empty()) flags["collectives"] = "ring";  // which serves any number of ranks
   }
   if (ranks_of(flags) <= 4 && random.chance(0.005)) {
     flags["device"] = "cuda";
@@ -48,7 +48,7 @@ void choose_machine(Arguments& flags, RandomChoices& random) {
 }
 
 Arguments draw_run(RandomChoices& random, int least_steps, int most_steps, const std::set<std::string>& excluded = {}) {
-  Arguments flags = space_of(Kind::run).draw(random, excluded);
+  Arguments flags = space_of(CaseKind::run).draw(random, excluded);
   flags["steps"] = std::to_string(random.between(least_steps, most_steps));
   const bool masked = flags.contains("document-mask") && flags["document-mask"] == "on";
   const bool packed = flags.contains("packing") && flags["packing"] != "cut";
@@ -78,7 +78,7 @@ Arguments draw_other_mesh(const Arguments& flags, RandomChoices& random) {
         !flags.contains("check-state"))
       more["zero"] = random.pick(std::vector<std::string>{"0", "1", "2", "3"});
     for (const Arguments& candidate : {more, change})
-      if (ranks_of(candidate) <= 8 && objection(Kind::resume, with(flags, candidate)).empty()) return candidate;
+      if (ranks_of(candidate) <= 8 && objection(CaseKind::resume, with(flags, candidate)).empty()) return candidate;
   }
   return {};
 }
@@ -91,7 +91,7 @@ Case with_neutral_changes(Case c, RandomChoices& random) {
 }
 
 Case draw_resume(RandomChoices& random) {
-  Case c{Kind::resume, draw_run(random, 3, 6), {}};
+  Case c{CaseKind::resume, draw_run(random, 3, 6), {}};
   c.flags["checkpoint-every"] = std::to_string(random.between(1, std::atoi(c.flags["steps"].c_str()) - 1));
   // With --global-batch, the case may change the mesh: other meshes may split the batch differently.
   const bool global = random.chance(0.7);
@@ -105,7 +105,7 @@ Case draw_resume(RandomChoices& random) {
 
 Case draw_faults(RandomChoices& random) {
   const bool nan = random.chance(0.6);
-  Case c{Kind::faults, {}, {}};
+  Case c{CaseKind::faults, {}, {}};
   if (nan) {
     c.flags = draw_run(random, 3, 5, {"dtype", "loss-scale", "loss-scale-window", "loss-scale-hysteresis"});
     c.flags["fault"] = fmt::format("nan@step={},rank={}", random.between(1, 3),
@@ -132,7 +132,7 @@ bool has_copies(const Arguments& flags) {
 /// collective that only one rank calls.
 Case draw_verify(RandomChoices& random) {
   while (true) {
-    Case c{Kind::verify, draw_run(random, 3, 3), {}};
+    Case c{CaseKind::verify, draw_run(random, 3, 3), {}};
     std::map<std::string, int> axes = parse_axes(c.flags["mesh"]);
     const auto size = [&](const char* axis) { return std::max(1, axes[axis]); };
     const bool zero = has_zero(c.flags);
@@ -171,28 +171,28 @@ bool can_find_fault(const Arguments& flags) {
   return has_copies(flags) && (given("check-replicas", "1") || given("verify", "on"));
 }
 
-Case draw_case(Kind kind, RandomChoices& random) {
+Case draw_case(CaseKind kind, RandomChoices& random) {
   Case c{kind, {}, {}};
   switch (kind) {
-    case Kind::gradients:
+    case CaseKind::gradients:
       c.flags = space_of(kind).draw(random);
       choose_machine(c.flags, random);
       break;
-    case Kind::run:
+    case CaseKind::run:
       c.flags = draw_run(random, 2, 5);
       choose_machine(c.flags, random);
       break;
-    case Kind::resume:
+    case CaseKind::resume:
       c = draw_resume(random);
       break;
-    case Kind::bits:
+    case CaseKind::bits:
       c.flags = draw_run(random, 3, 5);
       c = with_neutral_changes(std::move(c), random);
       break;
-    case Kind::faults:
+    case CaseKind::faults:
       c = draw_faults(random);
       break;
-    case Kind::verify:
+    case CaseKind::verify:
       c = draw_verify(random);
       break;
   }
@@ -205,7 +205,7 @@ bool is_possible(const Case& c) {
 }
 
 bool amplifies_rounding(const Case& c) {
-  const bool compared_to_rounding = c.kind == Kind::run || c.kind == Kind::resume || c.kind == Kind::faults;
+  const bool compared_to_rounding = c.kind == CaseKind::run || c.kind == CaseKind::resume || c.kind == CaseKind::faults;
   if (!compared_to_rounding) return false;
   const auto value = [&](const char* flag, double otherwise) {
     return c.flags.contains(flag) ? std::strtod(c.flags.at(flag).c_str(), nullptr) : otherwise;

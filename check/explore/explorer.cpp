@@ -16,31 +16,31 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// How many of 100 cases are of each kind.
-int share(Kind kind) {
+int share(CaseKind kind) {
   switch (kind) {
-    case Kind::gradients:
+    case CaseKind::gradients:
       return 26;
-    case Kind::run:
+    case CaseKind::run:
       return 20;
-    case Kind::bits:
+    case CaseKind::bits:
       return 26;
-    case Kind::resume:
+    case CaseKind::resume:
       return 16;
-    case Kind::faults:
+    case CaseKind::faults:
       return 7;
-    case Kind::verify:
+    case CaseKind::verify:
       return 5;
   }
   return 0;
 }
 
-Kind draw_kind(RandomChoices& random) {
+CaseKind draw_kind(RandomChoices& random) {
   auto rest = static_cast<int>(random.below(100));
-  for (const Kind kind : all_kinds()) {
+  for (const CaseKind kind : all_kinds()) {
     rest -= share(kind);
     if (rest < 0) return kind;
   }
-  return Kind::gradients;
+  return CaseKind::gradients;
 }
 
 /// The type of a failure: its text up to the first colon. A smaller case must fail with the same type.
@@ -201,7 +201,7 @@ void Explorer::replay(const std::vector<Case>& cases) {
 
 Case Explorer::drawn(std::uint64_t i) const {
   RandomChoices random(settings_.seed, i);
-  const Kind kind = draw_kind(random);
+  const CaseKind kind = draw_kind(random);
   Case c = draw_case(settings_.only.value_or(kind), random);
   if (!emulated_) c.flags.erase("device");
   return c;

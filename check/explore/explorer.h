@@ -23,12 +23,12 @@ struct Status {
 };
 
 struct Settings {
-  double seconds = 600;      ///< time to explore; cases in progress are then completed
-  std::uint64_t seed = 0;    ///< case `i` is a function of the seed and i
-  std::uint64_t skip = 0;    ///< cases to leave out at the beginning: an earlier exploration has checked them
-  std::optional<Kind> only;  ///< not set: all kinds
-  int jobs = 1;              ///< cases checked in parallel
-  bool first = false;        ///< stop at the first wrong case, without shrinking it
+  double seconds = 600;          ///< time to explore; cases in progress are then completed
+  std::uint64_t seed = 0;        ///< case `i` is a function of the seed and i
+  std::uint64_t skip = 0;        ///< cases to leave out at the beginning: an earlier exploration has checked them
+  std::optional<CaseKind> only;  ///< not set: all kinds
+  int jobs = 1;                  ///< cases checked in parallel
+  bool first = false;            ///< stop at the first wrong case, without shrinking it
   /// Seconds after which a program counts as hung. Programs end by themselves if ranks wait for one that has stopped
   /// (--timeout), so this limit is for other hangs. It is long because many ranks may share a few cores with other
   /// programs.
@@ -80,7 +80,7 @@ class Explorer {
   bool replaying_ = false;
   bool emulated_;             // programs with an emulated GPU are built
   mutable std::mutex mutex_;  // of what follows, and of tell_
-  std::map<Kind, Tally> tallies_;
+  std::map<CaseKind, Tally> tallies_;
   std::map<std::string, int> refusals_;  ///< reason, and how often
   double slowest_ = 0;                   // seconds of the slowest case
   std::string slowest_case_;

@@ -32,7 +32,7 @@ struct CaseResult {
   static CaseResult wrong(std::string what) { return {Kind::wrong, std::move(what)}; }
 };
 
-Case draw_case(Kind kind, RandomChoices& random);
+Case draw_case(CaseKind kind, RandomChoices& random);
 CaseResult check_case(const Case& c, ProgramRunner& runner);
 
 /// True if the programs accept the flags of both runs, and rounding cannot decide the result.

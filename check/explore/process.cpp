@@ -73,12 +73,12 @@ bool read_all(int in, std::string& output, Clock::time_point end) {
 
 }  // namespace
 
-Ended run_process(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                  double seconds) {
+ProcessResult run_process(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                          double seconds) {
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0)
     fail(ExitCode::io, "explore", "no pipe: {}; close files or programs", std::strerror(errno));
-  Ended ended;
+  ProcessResult ended;
   pid_t child = 0;
   try {
     child = start(command, environment, pipe[1]);
@@ -94,7 +94,7 @@ Ended run_process(const std::vector<std::string>& command, const std::vector<std
   ::close(pipe[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  ended.code = !in_time ? Ended::timed_out : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ended.code = !in_time ? ProcessResult::timed_out : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
 }
 

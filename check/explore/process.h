@@ -7,7 +7,7 @@
 
 namespace trireme::explore {
 
-struct Ended {
+struct ProcessResult {
   static constexpr int timed_out = 124;
 
   int code = 0;        ///< exit code; 128 + signal if a signal ended it; or timed_out
@@ -16,6 +16,7 @@ struct Ended {
 
 /// Runs `command` (the program's path, and its arguments) with `environment` ("NAME=value") added, and waits. After
 /// `seconds`, kills the program and everything in its process group. Callable from any thread.
-Ended run_process(const std::vector<std::string>& command, const std::vector<std::string>& environment, double seconds);
+ProcessResult run_process(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                          double seconds);
 
 }  // namespace trireme::explore

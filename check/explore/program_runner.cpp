@@ -97,7 +97,7 @@ std::vector<std::string> ProgramRunner::command(const std::string& program, cons
   return words;
 }
 
-Ended ProgramRunner::parity(const Arguments& flags) {
+ProcessResult ProgramRunner::parity(const Arguments& flags) {
   const std::vector<std::string> words = command("parity", flags);
   commands_.push_back(fmt::format("{}", fmt::join(words, " ")));
   return run_process(words, {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, seconds_);
@@ -123,7 +123,7 @@ TrainingResult ProgramRunner::train(const std::string& name, const Arguments& fl
   const std::vector<std::string> words = command("train_gpt", all);
   commands_.push_back(fmt::format("{}{}", environment.size() > 2 ? "TRIREME_FAULT='" + flags.at("fault") + "' " : "",
                                   fmt::join(words, " ")));
-  Ended ended = run_process(words, environment, seconds_);
+  ProcessResult ended = run_process(words, environment, seconds_);
   result.code = ended.code;
   result.output = std::move(ended.output);
   result.records = read_records(result.out / "metrics.jsonl");

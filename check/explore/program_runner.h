@@ -34,7 +34,7 @@ class ProgramRunner {
   ProgramRunner& operator=(const ProgramRunner&) = delete;
 
   /// Runs `parity`: with --ranks=mpi as processes, with --device=cuda on the emulated GPU.
-  Ended parity(const Arguments& flags);
+  ProcessResult parity(const Arguments& flags);
   /// Runs `train_gpt` in the same way. Its --out is the folder `name`, which is emptied before. --data=text-K selects a
   /// synthetic text, and --fault=TEXT sets TRIREME_FAULT. Unless the flags say otherwise, every step is logged and a
   /// rank has one thread.

@@ -155,10 +155,10 @@ std::vector<Arguments> smaller(const Arguments& flags) {
   std::vector<std::string> optional;
   for (const auto& [flag, value] : flags)
     if (!is_needed(flag)) optional.push_back(flag);
-  for (std::size_t chunk = optional.size(); chunk > 0; chunk /= 2) {  // leave out `chunk` flags at a time
-    for (std::size_t first = 0; first < optional.size(); first += chunk) {
+  for (std::size_t length = optional.size(); length > 0; length /= 2) {  // leave out `length` flags at a time
+    for (std::size_t first = 0; first < optional.size(); first += length) {
       Arguments fewer = flags;
-      for (std::size_t i = first; i < std::min(first + chunk, optional.size()); ++i) fewer.erase(optional[i]);
+      for (std::size_t i = first; i < std::min(first + length, optional.size()); ++i) fewer.erase(optional[i]);
       offer(std::move(fewer));
     }
   }

@@ -20,17 +20,17 @@ struct Places {
   Point usual;
   std::vector<Point> possible;
 };
-Places places(Kind kind) {
+Places places(FaultKind kind) {
   switch (kind) {
-    case Kind::oom:
+    case FaultKind::oom:
       return {Point::forward, {}};
-    case Kind::nan:
+    case FaultKind::nan:
       return {Point::backward, {Point::backward, Point::forward}};
-    case Kind::spike:
+    case FaultKind::spike:
       return {Point::forward, {Point::forward}};
-    case Kind::flip:
+    case FaultKind::flip:
       return {Point::optimizer, {Point::optimizer}};
-    case Kind::noise:
+    case FaultKind::noise:
       return {Point::step, {Point::step}};
     default:
       return {Point::backward, {}};
@@ -82,12 +82,12 @@ double real(std::string_view fault, std::string_view key, std::string_view value
 }
 
 /// True if `key` is one of the keys that only some kinds take, and `kind` takes it.
-bool takes(Kind kind, std::string_view key) {
-  if (key == "ms") return kind == Kind::slow;
-  if (key == "factor") return kind == Kind::spike || kind == Kind::noise;
-  if (key == "seed") return kind == Kind::noise;
-  if (key == "bit") return kind == Kind::flip;
-  return (key == "tensor" || key == "element") && (kind == Kind::flip || kind == Kind::nan);
+bool takes(FaultKind kind, std::string_view key) {
+  if (key == "ms") return kind == FaultKind::slow;
+  if (key == "factor") return kind == FaultKind::spike || kind == FaultKind::noise;
+  if (key == "seed") return kind == FaultKind::noise;
+  if (key == "bit") return kind == FaultKind::flip;
+  return (key == "tensor" || key == "element") && (kind == FaultKind::flip || kind == FaultKind::nan);
 }
 
 void set(Fault& fault, std::string_view text, std::string_view key, std::string_view value) {
@@ -129,10 +129,10 @@ Fault parse_one(std::string_view text) {
   const std::size_t at = text.find('@');
   const auto kind = place_in(kind_names, text.substr(0, at));
   if (!kind) refuse(text, fmt::format("there is no kind '{}'", text.substr(0, at)));
-  Fault fault{.kind = static_cast<Kind>(*kind), .tensor = {}};
+  Fault fault{.kind = static_cast<FaultKind>(*kind), .tensor = {}};
   fault.point = places(fault.kind).usual;
-  if (fault.kind == Kind::spike || fault.kind == Kind::noise) fault.rank = Fault::all_ranks;
-  fault.factor = fault.kind == Kind::noise ? 1e-6 : 1000;
+  if (fault.kind == FaultKind::spike || fault.kind == FaultKind::noise) fault.rank = Fault::all_ranks;
+  fault.factor = fault.kind == FaultKind::noise ? 1e-6 : 1000;
   const auto assignments = at == std::string_view::npos ? std::string_view() : text.substr(at + 1);
   for (const std::string_view assignment : split(assignments, ',')) {
     const std::size_t equals = assignment.find('=');
@@ -141,13 +141,13 @@ Fault parse_one(std::string_view text) {
   }
   if (fault.first_step == 0) refuse(text, "step= is missing");
   if (fault.times == 0) fault.times = fault.last_step - fault.first_step + 1;
-  if (fault.kind == Kind::slow && fault.ms == 0) refuse(text, "ms= is missing");
+  if (fault.kind == FaultKind::slow && fault.ms == 0) refuse(text, "ms= is missing");
   return fault;
 }
 
 }  // namespace
 
-std::string_view name(Kind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
+std::string_view name(FaultKind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
 std::string_view name(Point point) { return point_names[static_cast<std::size_t>(point)]; }
 
 std::vector<Fault> parse(std::string_view text) {

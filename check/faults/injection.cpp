@@ -18,7 +18,7 @@ namespace trireme::fault {
 namespace {
 
 /// True for kinds that happen at every matching point of a pass, false for those that happen only at the first.
-bool lasts(Kind kind) { return kind == Kind::slow || kind == Kind::spike; }
+bool lasts(FaultKind kind) { return kind == FaultKind::slow || kind == FaultKind::spike; }
 
 [[noreturn]] void block() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -85,7 +85,7 @@ Injector::Injector(std::string_view faults, bool processes, const Rank& rank, co
 }
 
 /// The fault of one of `kinds` that is due at this point, if any.
-const Fault* Injector::due(Point point, std::initializer_list<Kind> kinds) {
+const Fault* Injector::due(Point point, std::initializer_list<FaultKind> kinds) {
   for (Planned& planned : faults_) {
     const Fault& f = planned.fault;
     if (f.point != point || rank_.step < f.first_step || rank_.step > f.last_step) continue;
@@ -109,32 +109,34 @@ void Injector::announce(const Fault& f) const {
 
 /// The point for kill, stop, slow, throw, oom and desync.
 void Injector::at(Point point) {
-  if (const Fault* slow = due(point, {Kind::slow})) inject(*slow);
-  while (const Fault* f = due(point, {Kind::kill, Kind::stop, Kind::throws, Kind::oom, Kind::desync})) inject(*f);
+  if (const Fault* slow = due(point, {FaultKind::slow})) inject(*slow);
+  while (const Fault* f =
+             due(point, {FaultKind::kill, FaultKind::stop, FaultKind::throws, FaultKind::oom, FaultKind::desync}))
+    inject(*f);
 }
 
 void Injector::inject(const Fault& f) {
   switch (f.kind) {
-    case Kind::kill:
+    case FaultKind::kill:
       ::kill(::getpid(), SIGKILL);
       return;
-    case Kind::stop:
+    case FaultKind::stop:
       if (!processes_) block();
       ::kill(::getpid(), SIGSTOP);
       return;
-    case Kind::slow:
+    case FaultKind::slow:
       return std::this_thread::sleep_for(std::chrono::milliseconds(f.ms));
-    case Kind::throws:
+    case FaultKind::throws:
       fail(ExitCode::internal, "fault",
            "an injected fault, which {} asks for; unset the variable to run without faults", fault_variable);
-    case Kind::oom:
+    case FaultKind::oom:
       try {
         static_cast<void>(Tensor::empty({std::int64_t{1} << 47}));
       } catch (const Error& error) {  // no machine has so much: as if the machine had had it, and had run out of it
         throw Error(ExitCode::retryable, error.where(), error.reason());
       }
       return;
-    case Kind::desync:
+    case FaultKind::desync:
       return take_out_of_step(rank_, mesh_);
     default:
       return;
@@ -144,7 +146,7 @@ void Injector::inject(const Fault& f) {
 bool Injector::before_step(optim::Optimizer& optimizer) {
   ++pass_;
   at(Point::step);
-  const Fault* f = due(Point::step, {Kind::noise});
+  const Fault* f = due(Point::step, {FaultKind::noise});
   if (f == nullptr) return false;
   disturb(optimizer, f->factor, static_cast<std::uint64_t>(f->seed));
   return true;
@@ -161,14 +163,14 @@ void Injector::before_update(optim::Optimizer& optimizer) {
 }
 
 double Injector::loss_factor() {
-  if (due(Point::forward, {Kind::nan}) != nullptr) return std::numeric_limits<double>::quiet_NaN();
-  const Fault* spike = due(Point::forward, {Kind::spike});
+  if (due(Point::forward, {FaultKind::nan}) != nullptr) return std::numeric_limits<double>::quiet_NaN();
+  const Fault* spike = due(Point::forward, {FaultKind::spike});
   return spike == nullptr ? 1 : spike->factor;
 }
 
 /// The point for nan in gradients: before the first backward of a step adds to them.
 void Injector::poison(const ParameterList& parameters) {
-  const Fault* f = due(Point::backward, {Kind::nan});
+  const Fault* f = due(Point::backward, {FaultKind::nan});
   if (f == nullptr) return;
   std::string known;
   const ParameterList chosen = trained(parameters);
@@ -185,7 +187,7 @@ void Injector::poison(const ParameterList& parameters) {
 }
 
 void Injector::flip(optim::Optimizer& optimizer) {
-  const Fault* f = due(Point::optimizer, {Kind::flip});
+  const Fault* f = due(Point::optimizer, {FaultKind::flip});
   if (f == nullptr) return;
   const std::vector<StateTensor> tensors = optimizer.weights_and_state();
   const StateTensor* chosen = choose(tensors, *f);

@@ -15,7 +15,7 @@
 //
 //   kind    point      what happens
 //   kill    backward   SIGKILL to the rank's process (ranks that are threads: to all of them)
-//   stop    backward   SIGSTOP to the rank's process; a rank that is a thread blocks for good
+//   stop    backward   SIGSTOP to the rank's process; a rank that is a thread blocks forever
 //   slow    backward   sleeps ms= milliseconds at each such point
 //   throw   backward   throws an error with the exit code of a bug (70)
 //   oom     forward    asks the memory pool for 4 PiB
@@ -51,17 +51,17 @@ namespace trireme::fault {
 
 inline constexpr const char* fault_variable = "TRIREME_FAULT";
 
-enum class Kind : std::uint8_t { kill, stop, slow, throws, oom, desync, nan, spike, flip, noise };
+enum class FaultKind : std::uint8_t { kill, stop, slow, throws, oom, desync, nan, spike, flip, noise };
 /// step: at its beginning; data: before a batch is requested; forward, backward: before that pass of a micro-batch;
 /// optimizer: before the update; save: after the background write of a checkpoint has begun.
 enum class Point : std::uint8_t { step, data, forward, backward, optimizer, save };
-std::string_view name(Kind kind);
+std::string_view name(FaultKind kind);
 std::string_view name(Point point);
 
 struct Fault {
   static constexpr int all_ranks = -1;
 
-  Kind kind = Kind::kill;
+  FaultKind kind = FaultKind::kill;
   Point point = Point::backward;
   int rank = 0;
   std::int64_t first_step = 0, last_step = 0;
@@ -108,7 +108,7 @@ class Injector final : public StepObserver {
     Fault fault;
     std::int64_t passes = 0, pass = 0;  // passes in which it happened: their number, and the last one
   };
-  const Fault* due(Point point, std::initializer_list<Kind> kinds);
+  const Fault* due(Point point, std::initializer_list<FaultKind> kinds);
   void announce(const Fault& fault) const;
   void at(Point point);
   void inject(const Fault& fault);

@@ -73,8 +73,8 @@ StepResults run_steps(const ParityModel& model, TrainOptions o, const std::share
       const std::int64_t first = plan.first_sample(0, microbatch);
       return rows_of(data.batch, first, sizes.micro_batch, step * sizes.global_batch + first);
     };
-    const Trainer::Pass pass = trainer.gradients(next_batch, 1.0 / static_cast<double>(data.targets));
-    StepNumbers numbers = trainer.numbers(pass);
+    const Trainer::GradientReport report = trainer.gradients(next_batch, 1.0 / static_cast<double>(data.targets));
+    StepNumbers numbers = trainer.numbers(report);
     if (step == 0) {
       for (const StateTensor& piece : trainer.gradient_pieces()) {
         results.gradients.push_back(copy_of(piece));

@@ -54,8 +54,8 @@ const std::map<std::string, std::vector<std::string>> models = {
      {"--experts", "4", "--top-k", "2", "--shared-experts", "1", "--aux-loss", "0.01", "--z-loss", "0.001",
       "--ffn-width", "32"}}};
 
-/// Parts of later decoders, each with another one that it hardly interacts with: every model that occurs has to be
-/// computed on one rank, too.
+/// Parts of later decoders. Parts that hardly interact share a model, because each model also has to be computed on one
+/// rank.
 const std::map<std::string, std::vector<std::string>> parts = {
     {"none", {}},
     {"heads", {"--head-width", "6"}},

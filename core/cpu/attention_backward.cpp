@@ -1,7 +1,8 @@
 // Attention on the CPU, backward (FlashAttention-2: Dao 2023, algorithm 2). Scores are computed again, tile by tile:
 //   p = exp(scale q k^T - lse)                        dv = p^T dout
 //   ds = scale p (dout v^T - delta)                   dq = ds k,  dk = ds^T q
-// (with a softcap c: of c tanh(scale q k^T / c), and ds also has the factor 1 - tanh^2), with delta = sum over Dh of dout * out, a number for each query. 10 Tq Tk Dh FLOPs per head, half when causal.
+// (with a softcap c: of c tanh(scale q k^T / c), and ds also has the factor 1 - tanh^2), with delta = sum over Dh of
+// dout * out, a number for each query. 10 Tq Tk Dh FLOPs per head, half when causal.
 //
 // One thread owns a kv head: it goes over the query heads that read it, and over blocks of keys and of queries, in a
 // fixed order, so dk and dv are the same sums for every size of the team. Scores stay transposed, [keys, queries], as

@@ -1,7 +1,7 @@
 // Elementwise kernels: unary functions and their derivatives (core/formulas.h), broadcasting arithmetic, where, axpby.
 // Bytes: every operand read once, the result written once. FLOPs: one, or one exp, tanh or erf, per element; for many
-// 16-bit elements a look-up in a table in their place (unary_tables.h). Large results of arithmetic are written past the
-// caches (streaming.h).
+// 16-bit elements a look-up in a table in their place (unary_tables.h). Large results of arithmetic are written past
+// the caches (streaming.h).
 #include <cmath>
 #include <numbers>
 #include <type_traits>

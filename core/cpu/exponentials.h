@@ -1,5 +1,5 @@
 // The maximum of a row and the sum of exp(x - maximum), in one pass over memory: what the cross-entropy normalises by.
-// Online normalisation (Milakov and Gimelshein 2018), a chunk at a time: a chunk is still in L1 when it is read again.
+// Online normalisation (Milakov and Gimelshein 2018), a block at a time: a block is still in L1 when it is read again.
 // Read next: core/cpu/cross_entropy.cpp.
 #pragma once
 
@@ -18,14 +18,14 @@ struct ExpStats {
   A sum = 0;      ///< of the elements themselves
 };
 
-inline constexpr std::int64_t exp_chunk = 1024;
+inline constexpr std::int64_t exp_block = 1024;
 
 template <class T>
 ExpStats<accumulate_t<T>> exp_stats(const T* x, std::int64_t n) {
   using A = accumulate_t<T>;
   ExpStats<A> stats;
-  for (std::int64_t i = 0; i < n; i += exp_chunk) {
-    const std::int64_t length = std::min(exp_chunk, n - i);
+  for (std::int64_t i = 0; i < n; i += exp_block) {
+    const std::int64_t length = std::min(exp_block, n - i);
     const A top = larger(maximum(x + i, length), stats.maximum);
     stats.sum += sum(x + i, length);
     if (top == -std::numeric_limits<A>::infinity()) continue;

@@ -15,8 +15,8 @@ constexpr std::int64_t gather_grain = 8192;  // elements worth a thread
 /// The strides of the tensor that the index points into, as walked beside the index: it stays where it is along dim.
 Shape strides_beside_index(const Tensor& x, int dim) { return x.strides().with(dim, 0); }
 
-/// Whether 0 <= id < size. The compiler then expects a branch, which is never missed; vector code that loads elements by
-/// their index is slower on many processors.
+/// Whether 0 <= id < size. The compiler then expects a branch, which is never missed; vector code that loads elements
+/// by their index is slower on many processors.
 bool inside(std::int32_t id, std::int64_t size) {
   return __builtin_expect(static_cast<long>(static_cast<std::uint32_t>(id) < size), 1) != 0;
 }

@@ -1,8 +1,8 @@
 // The products of a mixture of experts: rows are sorted by group; each group's rows are multiplied by the group's own
 // matrix, or their products are summed into one. 2 R K N FLOPs over all groups.
 //
-// A large product is computed by all threads together. Small ones, of which a model with many experts has many, are
-// shared out in one pass, each to one thread: waking the team once for each would cost more than it saves. A product's
+// A large product is computed by all threads together. Small ones (a model with many experts has many of them) are
+// computed in one pass, each by one thread: waking the team once for each would cost more than it saves. A product's
 // bits do not depend on the number of its threads, so they do not depend on how groups are shared out.
 // Read next: core/cpu/gemm.h.
 #include <algorithm>

@@ -69,7 +69,8 @@ void fetch(const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n * static_cast<std::int64_t>(sizeof(T)); i += line) __builtin_prefetch(bytes + i);
 }
 
-/// A sum that is not finished: consecutive Vectors go to the parts in turn, and the last elements, which fill no Vector, to tail.
+/// A sum that is not finished: consecutive Vectors go to the parts in turn, and the last elements, which fill no
+/// Vector, to tail.
 template <class A>
 struct PartialSums {
   static constexpr std::int64_t width = lanes<A>, count = 4, stride = count * width;

@@ -36,8 +36,8 @@ requires(std::same_as<To, bf16> || std::same_as<To, f16>) To convert(double x) {
 }
 
 // memcpy; for short rows a loop: up to 512 bytes the call takes as long as the copy, and from 1.5 KiB the library uses
-// the processor's string instruction, which is slow to start (2 KiB on Zen 4: 2.5 times as long as the loop). A part of a
-// large result is `streamed`.
+// the processor's string instruction, which is slow to start (2 KiB on Zen 4: 2.5 times as long as the loop). A part of
+// a large result is `streamed`.
 void copy_bytes(const void* x, void* y, std::size_t count, bool streamed) {
   constexpr std::size_t line = 64, most = 2816, least_streamed = 128, least_fetched = 1024;
   if (streamed && count >= least_streamed) {

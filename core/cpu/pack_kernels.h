@@ -1,5 +1,5 @@
-// Panels of A for the gradient of a convolution's input: the transpose of the weight, made while packing. The kernels of
-// neighbouring rows are next to each other in memory, so they are loaded as vectors and transposed in registers.
+// Panels of A for the gradient of a convolution's input: the transpose of the weight, made while packing. The kernels
+// of neighbouring rows are next to each other in memory, so they are loaded as vectors and transposed in registers.
 //
 // Bytes: the weight once. Read next: core/cpu/conv.cpp.
 #pragma once

@@ -1,9 +1,8 @@
 // The elementwise part of a step of an LSTM or a GRU, which autograd/recurrent.cpp otherwise composes of about ten
 // kernels. A step of a small layer takes less time than ten calls; a step of a large layer reads and writes each number
-// once, and computes in the arithmetic type between.
-// Bytes: each tensor once. FLOPs for an element of h: of an LSTM five exponentials and as many divisions, of a GRU three;
-// backward about 20 and 15.
-// Tensors T unless stated; A is T's arithmetic type. Rows [B, ..], last stride 1.
+// once, and computes in the arithmetic type between. Bytes: each tensor once. FLOPs for an element of h: of an LSTM
+// five exponentials and as many divisions, of a GRU three; backward about 20 and 15. Tensors T unless stated; A is T's
+// arithmetic type. Rows [B, ..], last stride 1.
 // Read next: autograd/recurrent.h, the formulas.
 #pragma once
 

@@ -94,8 +94,8 @@ void combine_rows(const Tensor& dy, const Tensor& x, const Tensor& centre, const
 
 namespace {
 
-/// a b, rounded: the compiler may not add to it in the same instruction. The operations of a group then round like those
-/// that other devices do one after the other.
+/// a b, rounded: the compiler may not add to it in the same instruction. The operations of a group then round like
+/// those that other devices do one after the other.
 template <class A>
 [[gnu::noinline]] A product(A a, A b) {
   return a * b;

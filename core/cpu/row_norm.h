@@ -20,8 +20,8 @@ void combine_rows(const Tensor& dy, const Tensor& x, const Tensor& centre, const
                   const Tensor& c, Tensor& dx);
 
 /// Group norm of groups of `each` neighbouring rows, C / each of them in each sample: y = (x - mean) rstd gamma + beta,
-/// with mean and variance over the each * P elements of a group; rstd = 1 / sqrt(variance + eps). gamma, beta [C], mean,
-/// rstd [R / each]: acc. A group is read four times, and stays in the cache if it is small enough.
+/// with mean and variance over the each * P elements of a group; rstd = 1 / sqrt(variance + eps). gamma, beta [C],
+/// mean, rstd [R / each]: acc. A group is read four times, and stays in the cache if it is small enough.
 void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, std::int64_t each, double eps, Tensor& y,
                 Tensor& mean, Tensor& rstd);
 /// Its gradients: dx, and the sums and products of row_products().

@@ -37,8 +37,8 @@ void for_rows(const Tensor& x, Row&& row) {
   });
 }
 
-/// The same for a kernel that does little arithmetic: row(n, offset, place) writes the row of y to `place`, and rows of a
-/// large y go past the caches.
+/// The same for a kernel that does little arithmetic: row(n, offset, place) writes the row of y to `place`, and rows of
+/// a large y go past the caches.
 template <class T, class Row>
 void write_rows(const Tensor& y, T* elements, Row&& row) {
   constexpr std::int64_t longest = 256 << 10;  // bytes of a row that stay in a second-level cache

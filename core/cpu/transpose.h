@@ -8,9 +8,9 @@
 
 namespace trireme::cpu {
 
-/// Transposes a square of n vectors of n elements, in log2(n) steps that take two vectors to two. Instructions that work
-/// within 16 bytes of a vector need no register of indices, so the steps within 16 bytes come first. The other steps move
-/// groups of 16 bytes.
+/// Transposes a square of n vectors of n elements, in log2(n) steps that take two vectors to two. Instructions that
+/// work within 16 bytes of a vector need no register of indices, so the steps within 16 bytes come first. The other
+/// steps move groups of 16 bytes.
 template <int n, class V>
 [[gnu::always_inline]] inline void transpose_vectors(V (&rows)[n]) {
   constexpr int inner = std::min(n, 16 / static_cast<int>(sizeof(V) / n)),

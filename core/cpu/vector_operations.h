@@ -50,8 +50,8 @@ inline cpu::Vector<float> multiply_add(cpu::Vector<float> a, cpu::Vector<float> 
 #endif
 }
 
-/// The smaller of x and the bound, and the larger; NaN if x is. With vectors, that is one instruction: of two operands of
-/// which one is NaN, it returns the second.
+/// The smaller of x and the bound, and the larger; NaN if x is. With vectors, that is one instruction: of two operands
+/// of which one is NaN, it returns the second.
 inline float at_most(float x, float bound) { return x > bound ? bound : x; }
 inline float at_least(float x, float bound) { return x < bound ? bound : x; }
 inline cpu::Vector<float> at_most(cpu::Vector<float> x, float bound) {

@@ -42,8 +42,8 @@ void store_some(T* to, std::int64_t n, Vector<float> x) {
   std::copy_n(padded, n, to);
 }
 
-/// Calls body(load, store) for each part of rows of n elements: a Vector, or an element if T has no Vectors. load(x)
-/// is the part of the row x, as numbers; store(y, v) puts numbers there. Rows may also be of T's arithmetic type. A part
+/// Calls body(load, store) for each part of rows of n elements: a Vector, or an element if T has no Vectors. load(x) is
+/// the part of the row x, as numbers; store(y, v) puts numbers there. Rows may also be of T's arithmetic type. A part
 /// of y that was an x must be loaded before it is stored.
 template <class T, class Body>
 void for_parts(std::int64_t n, Body&& body) {
@@ -101,10 +101,10 @@ accumulate_t<T> sum_of_exponentials(std::int64_t n, const T* x, accumulate_t<T> 
     return sum_lanes<float>(reinterpret_cast<const float*>(&total)) + tail;
   } else {
     A sum = 0;
-    A chunk[256];
+    A block[256];
     for (std::int64_t i = 0; i < n; i += 256) {
       const std::int64_t length = std::min<std::int64_t>(256, n - i);
-      A* const to = keep ? kept + i : chunk;
+      A* const to = keep ? kept + i : block;
       map<A>(
           length, [top](A v) { return exp_approx(v - top); }, to, x + i);
       sum += cpu::sum(to, length);

@@ -49,7 +49,7 @@ bool Block::complete_one() {
 
 void Block::wait_mbarrier(std::uint64_t* word, std::uint32_t parity, Site site) {
   check_shared(word, 8, 8, "mbarrier", site);
-  if (race_ != nullptr) race_->access(word, 8, Kind::mbarrier_use, __builtin_return_address(0));
+  if (race_ != nullptr) race_->access(word, 8, AccessKind::mbarrier_use, __builtin_return_address(0));
   give_way();
   while (Mbarrier::load(word, site).phase == (parity & 1U)) {
     mbarrier_waits_.push_back({running_, word, parity & 1U});
@@ -101,7 +101,7 @@ void Mbarrier::settle(std::uint64_t* word, Block& owner) {
 void mbarrier_init(std::uint64_t* word, int count, Site site) {
   Block& block = *running_block;
   block.check_shared(word, 8, 8, "mbarrier.init", site);
-  if (block.race() != nullptr) block.race()->access(word, 8, Kind::mbarrier_init, __builtin_return_address(0));
+  if (block.race() != nullptr) block.race()->access(word, 8, AccessKind::mbarrier_init, __builtin_return_address(0));
   Mbarrier{0, count, count, 0}.store(word);
 }
 

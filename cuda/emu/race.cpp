@@ -83,7 +83,7 @@ RaceChecker::MbarrierState& RaceChecker::state_of(const std::uint64_t* word) {
 
 void RaceChecker::mbarrier_arrive(RaceChecker& owner, const std::uint64_t* word, const void* pc) {
   const View view = view_of(self(), false);
-  owner.touch(view, make(actor_of(self()), view.own, Kind::mbarrier_use, self(), pc), word, 8);
+  owner.touch(view, make(actor_of(self()), view.own, AccessKind::mbarrier_use, self(), pc), word, 8);
   gather(owner.state_of(word).arriving, self());
 }
 
@@ -140,7 +140,7 @@ Step RaceChecker::seen(const View& view, std::size_t actor) const {
 /// TMA and wgmma see the writes of threads and cp.async only after a fence.
 bool RaceChecker::needs_fence(const View& view, const Access& earlier) const {
   return view.async_proxy && earlier.actor % actors_of_block() < 2 * threads() &&
-         writes(static_cast<Kind>(earlier.kind));
+         writes(static_cast<AccessKind>(earlier.kind));
 }
 
 /// Steps of different clusters are unordered.
@@ -156,7 +156,7 @@ bool RaceChecker::ordered(const View& view, const Access& earlier) const {
 
 // ---- accesses -------------------------------------------------------------------------------------------------------
 
-Access RaceChecker::make(std::size_t actor, Step step, Kind kind, const Fiber& fiber, const void* pc) const {
+Access RaceChecker::make(std::size_t actor, Step step, AccessKind kind, const Fiber& fiber, const void* pc) const {
   Access access;
   access.pc = program_offset(pc);
   access.step = step;
@@ -167,14 +167,14 @@ Access RaceChecker::make(std::size_t actor, Step step, Kind kind, const Fiber& f
   return access;
 }
 
-void RaceChecker::instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc) {
+void RaceChecker::instrumented(const void* at, std::size_t bytes, AccessKind kind, const void* pc) {
   const auto* const address = static_cast<const std::byte*>(at);
   if (address >= stacks_ && address < stacks_ + threads() * Stacks::kBytes) return stack_access(kind, at, bytes, pc);
   const View view = view_of(self(), false);
   if (touch(view, make(actor_of(self()), view.own, kind, self(), pc), at, bytes)) ++launch_.instrumented_accesses;
 }
 
-void RaceChecker::access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc) {
+void RaceChecker::access_by(const Fiber& fiber, const void* at, std::size_t bytes, AccessKind kind, const void* pc) {
   const View view = view_of(fiber, false);
   touch(view, make(actor_of(fiber), view.own, kind, fiber, pc), at, bytes);
 }
@@ -182,29 +182,30 @@ void RaceChecker::access_by(const Fiber& fiber, const void* at, std::size_t byte
 void RaceChecker::copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc) {
   const View view = view_of(self(), false);
   const Step group = self().copies.committed + 1;
-  touch(view, make(copies_of(self()), group, Kind::copy_target, self(), pc), to, bytes);
-  touch(view, make(copies_of(self()), group, Kind::copy_source, self(), pc), from, valid);
+  touch(view, make(copies_of(self()), group, AccessKind::copy_target, self(), pc), to, bytes);
+  touch(view, make(copies_of(self()), group, AccessKind::copy_source, self(), pc), from, valid);
 }
 
 void RaceChecker::tma_load(RaceChecker& owner, const std::uint64_t* word, const void* pc) {
   const View view = view_of(self(), true);
-  owner.touch(view, make(actor_of(self()), view.own, Kind::mbarrier_use, self(), pc), word, 8);
+  owner.touch(view, make(actor_of(self()), view.own, AccessKind::mbarrier_use, self(), pc), word, 8);
 }
 
 void RaceChecker::tma_load_piece(RaceChecker& owner, const std::uint64_t* word, void* to, const void* from,
                                  std::size_t bytes, const void* pc) {
   const View view = view_of(self(), true);
   const MbarrierState& state = owner.state_of(word);
-  owner.touch(view, make(state.actor, state.phases + 1, Kind::tma_target, self(), pc), to, bytes);
-  if (from != nullptr) touch(view, make(state.actor, state.phases + 1, Kind::tma_source, self(), pc), from, bytes);
+  owner.touch(view, make(state.actor, state.phases + 1, AccessKind::tma_target, self(), pc), to, bytes);
+  if (from != nullptr)
+    touch(view, make(state.actor, state.phases + 1, AccessKind::tma_source, self(), pc), from, bytes);
 }
 
 void RaceChecker::tma_store_piece(void* to, const void* from, std::size_t bytes, const void* pc) {
   if (to == nullptr) return;
   const View view = view_of(self(), true);
   const Step group = self().tma_stores.committed + 1;
-  touch(view, make(stores_of(self()), group, Kind::tma_source, self(), pc), from, bytes);
-  touch(view, make(stored(), 1, Kind::tma_target, self(), pc), to, bytes);
+  touch(view, make(stores_of(self()), group, AccessKind::tma_source, self(), pc), from, bytes);
+  touch(view, make(stored(), 1, AccessKind::tma_target, self(), pc), to, bytes);
 }
 
 void RaceChecker::begin_wgmma() {
@@ -224,7 +225,7 @@ void RaceChecker::wgmma_operand(const void* at, std::size_t bytes, const void* p
   const std::size_t actor = wgmma_of(self());
   const AsyncGroups& groups = block_.wgmma_of(self());
   const View view = {this, group_past_, nullptr, actor, groups.waited, true};
-  touch(view, make(actor, groups.committed + 1, Kind::wgmma, self(), pc), at, bytes);
+  touch(view, make(actor, groups.committed + 1, AccessKind::wgmma, self(), pc), at, bytes);
 }
 
 bool RaceChecker::touch(const View& view, const Access& access, const void* at, std::size_t bytes) {
@@ -251,8 +252,8 @@ void RaceChecker::touch_shared(const View& view, const Access& access, std::size
   const std::byte* const at = block_.shared_at(static_cast<std::uint32_t>(offset));
   if (block_.shared_range(offset, bytes) == nullptr)
     report_stray(access, [&] { return block_.shared_place(at) + ", outside every allocation"; });
-  const auto kind = static_cast<Kind>(access.kind);
-  const bool reads = !writes(kind) && kind != Kind::mbarrier_use;  // an uninitialised mbarrier reports itself
+  const auto kind = static_cast<AccessKind>(access.kind);
+  const bool reads = !writes(kind) && kind != AccessKind::mbarrier_use;  // an uninitialised mbarrier reports itself
   shared_.for_each_cell(offset, bytes, [&](Cell& cell, std::size_t count, std::size_t byte) {
     const std::byte* const first = at + (byte - offset);
     if (reads && cell.write.kind == 0)
@@ -264,7 +265,7 @@ void RaceChecker::touch_shared(const View& view, const Access& access, std::size
 void RaceChecker::touch_cells(const View& view, const Access& access, const EqualCells& cells, const std::byte* at) {
   Cell& cell = cells.cell;
   if (cell.write.kind != 0 && !ordered(view, cell.write)) report(view, cell.write, access, at);
-  if (!writes(static_cast<Kind>(access.kind))) return add_read(view, access, cells);
+  if (!writes(static_cast<AccessKind>(access.kind))) return add_read(view, access, cells);
   if (cell.read.kind != 0 && !ordered(view, cell.read)) report(view, cell.read, access, at);
   if (cell.more_reads != nullptr) {
     for (const Access& read : cell.more_reads->list)

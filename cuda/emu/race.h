@@ -119,9 +119,11 @@ class RaceChecker {
   RaceChecker(Block& block, RaceLaunch& launch, std::uint32_t block_index);
 
   // ---- accesses, by the running thread unless said otherwise --------------------------------------------------------
-  void access(const void* at, std::size_t bytes, Kind kind, const void* pc) { access_by(self(), at, bytes, kind, pc); }
-  void instrumented(const void* at, std::size_t bytes, Kind kind, const void* pc);  ///< a plain load or store
-  void access_by(const Fiber& fiber, const void* at, std::size_t bytes, Kind kind, const void* pc);
+  void access(const void* at, std::size_t bytes, AccessKind kind, const void* pc) {
+    access_by(self(), at, bytes, kind, pc);
+  }
+  void instrumented(const void* at, std::size_t bytes, AccessKind kind, const void* pc);  ///< a plain load or store
+  void access_by(const Fiber& fiber, const void* at, std::size_t bytes, AccessKind kind, const void* pc);
   void copy(void* to, const void* from, std::size_t bytes, std::size_t valid, const void* pc);  ///< cp.async
   /// A load into the memory of the block that `owner` checks: the use of the mbarrier; then, for each piece:
   void tma_load(RaceChecker& owner, const std::uint64_t* word, const void* pc);
@@ -198,12 +200,12 @@ class RaceChecker {
   bool ordered(const View& view, const Access& earlier) const;
   void gather(Gathering& gathering, const Fiber& fiber);
   void let_go(Gathering& gathering);
-  Access make(std::size_t actor, Step step, Kind kind, const Fiber& fiber, const void* pc) const;
+  Access make(std::size_t actor, Step step, AccessKind kind, const Fiber& fiber, const void* pc) const;
   bool touch(const View& view, const Access& access, const void* at, std::size_t bytes);  ///< false: not watched
   void touch_cells(const View& view, const Access& access, const EqualCells& cells, const std::byte* at);
   void add_read(const View& view, const Access& access, const EqualCells& cells);
   void touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes);
-  void stack_access(Kind kind, const void* at, std::size_t bytes, const void* pc);
+  void stack_access(AccessKind kind, const void* at, std::size_t bytes, const void* pc);
   void require_fence(const Fiber& fiber, const void* at, std::size_t bytes, Site site);
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
   void report_stray(const Access& access, const std::function<std::string()>& what);

@@ -14,7 +14,7 @@ void seen(const void* at, std::size_t bytes, bool write, const void* pc) {
   const Block* const block = running_block;
   if (block == nullptr || block->race() == nullptr || inside) return;
   inside = true;
-  block->race()->instrumented(at, bytes, write ? Kind::write : Kind::read, pc);
+  block->race()->instrumented(at, bytes, write ? AccessKind::write : AccessKind::read, pc);
   inside = false;
 }
 

@@ -17,7 +17,7 @@ RegisterAccess& StackAccesses::at(std::size_t offset) {
   return (*page)[offset % kPageBytes / 4];
 }
 
-void RaceChecker::stack_access(Kind kind, const void* at, std::size_t bytes, const void* pc) {
+void RaceChecker::stack_access(AccessKind kind, const void* at, std::size_t bytes, const void* pc) {
   const WgmmaRegisters& registers = block_.wgmma_registers_of(self());
   if (registers.fences() == 0) return;  // no product yet
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(at) - block_.stack_of(self()));
@@ -40,7 +40,7 @@ void RaceChecker::require_fence(const Fiber& fiber, const void* at, std::size_t 
   for (std::size_t i = 0; i < bytes; i += 4) {
     const RegisterAccess& last = thread_of(fiber).stack.at(offset + i);
     if (last.fences != registers.fences()) continue;
-    Access access = make(actor_of(fiber), 0, static_cast<Kind>(last.kind), fiber, nullptr);
+    Access access = make(actor_of(fiber), 0, static_cast<AccessKind>(last.kind), fiber, nullptr);
     access.pc = last.pc;
     return report_stray(access, [&] {
       return fmt::format(

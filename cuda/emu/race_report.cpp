@@ -16,12 +16,12 @@
 
 namespace trireme::cuda::emu {
 
-bool writes(Kind kind) {
-  return kind == Kind::write || kind == Kind::stmatrix || kind == Kind::mbarrier_init || kind == Kind::copy_target ||
-         kind == Kind::tma_target;
+bool writes(AccessKind kind) {
+  return kind == AccessKind::write || kind == AccessKind::stmatrix || kind == AccessKind::mbarrier_init ||
+         kind == AccessKind::copy_target || kind == AccessKind::tma_target;
 }
 
-const char* phrase(Kind kind) {
+const char* phrase(AccessKind kind) {
   constexpr std::array<const char*, 12> phrases = {"does nothing",
                                                    "reads",
                                                    "writes",
@@ -62,10 +62,10 @@ std::string kernel_line(std::string line) {
 }
 
 std::string who(const Access& access) {
-  const auto kind = static_cast<Kind>(access.kind);
+  const auto kind = static_cast<AccessKind>(access.kind);
   const unsigned thread = access.thread;
   const std::string part =
-      kind == Kind::wgmma ? fmt::format("warp group {}", thread / 128) : fmt::format("thread {}", thread);
+      kind == AccessKind::wgmma ? fmt::format("warp group {}", thread / 128) : fmt::format("thread {}", thread);
   return fmt::format("block {} {} {} at {}", access.block, part, phrase(kind), lines_of(access.pc));
 }
 

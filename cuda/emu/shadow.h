@@ -15,7 +15,7 @@
 
 namespace trireme::cuda::emu {
 
-enum class Kind : std::uint8_t {
+enum class AccessKind : std::uint8_t {
   none,
   read,
   write,
@@ -29,8 +29,8 @@ enum class Kind : std::uint8_t {
   tma_target,
   wgmma,
 };
-bool writes(Kind kind);
-const char* phrase(Kind kind);  ///< for messages: "writes by cp.async"
+bool writes(AccessKind kind);
+const char* phrase(AccessKind kind);  ///< for messages: "writes by cp.async"
 
 /// One access: who, at which step, by which instruction.
 struct Access {
@@ -56,9 +56,8 @@ struct Cell {
 };
 static_assert(std::has_unique_object_representations_v<Cell>);
 
-/// Cells for `bytes` bytes, initially zero; pages that are never touched use no memory. While the
-/// four bytes of a word have the same history, they share one cell. When they differ, the word is divided: each byte gets
-/// a cell of its own.
+/// Cells for `bytes` bytes, initially zero; pages that are never touched use no memory. While the four bytes of a word
+/// have the same history, they share one cell. When they differ, the word is divided: each byte gets a cell of its own.
 class Shadow {
  public:
   explicit Shadow(std::size_t bytes);

@@ -54,7 +54,7 @@ void ldmatrix(std::uint32_t* registers, int matrices, bool transpose, const void
         const std::byte* const from = of(all, 8 * m + from_row).row + 2 * column;
         const std::size_t bytes = transpose ? 2 : i == 0 ? 4 : 0;  // two columns of a row are neighbours
         if (block.race() != nullptr && bytes > 0)
-          block.race()->access_by(lane_fiber(block, lane), from, bytes, Kind::ldmatrix, pc);
+          block.race()->access_by(lane_fiber(block, lane), from, bytes, AccessKind::ldmatrix, pc);
         std::memcpy(&pair[i], from, 2);
       }
       of(all, lane).registers[m] = pair[0] | (static_cast<std::uint32_t>(pair[1]) << 16);
@@ -70,7 +70,7 @@ void stmatrix(const std::uint32_t* registers, int matrices, void* row, Site site
   block.meet_warp(~0U, "stmatrix", site, &mine, [&](void* const* all) {
     for_each_pair(matrices, [&](int m, int lane, int r, int c) {
       std::byte* const to = of(all, 8 * m + r).row + 2 * c;
-      if (block.race() != nullptr) block.race()->access_by(lane_fiber(block, lane), to, 4, Kind::stmatrix, pc);
+      if (block.race() != nullptr) block.race()->access_by(lane_fiber(block, lane), to, 4, AccessKind::stmatrix, pc);
       std::memcpy(to, &of(all, lane).registers[m], 4);
     });
   });

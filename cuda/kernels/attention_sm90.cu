@@ -198,8 +198,8 @@ struct Rows {
   }
 };
 
-/// Makes the consumers issue their products one after another. Each has a barrier at which it waits and the previous one
-/// arrives.
+/// Makes the consumers issue their products one after another. Each has a barrier at which it waits and the previous
+/// one arrives.
 template <int Consumers>
 struct OrderedBarrier {
   int group;

@@ -24,8 +24,8 @@
 
 namespace trireme::cuda::sm90 {
 
-/// Readers of run() in gemm_tiles_sm90.h. Sums over a part of K go to p.row_partials, at the place tiles.slot; others go
-/// to p.product.row_sums.
+/// Readers of run() in gemm_tiles_sm90.h. Sums over a part of K go to p.row_partials, at the place tiles.slot; others
+/// go to p.product.row_sums.
 template <class T, class S>
 struct RowSums {
   static constexpr int kWarps = S::kM / 64, kBytes = S::kStages * 4;  // a chunk for each warp

@@ -8,10 +8,10 @@
 //   there are at least as many sharers as tiles: each tile is cut into as many parts of one length as there are sharers
 //     for all tiles. Those sharers are done.
 //   there are fewer: each takes what is left of as many tiles as there are for all sharers. Those tiles are done.
-// For 96 tiles of 256 steps and 132 sharers: 96 sharers have the first 187 steps of one tile each. The other 36 have the
-// last 69 steps of two tiles each, and divide those of the 24 tiles that are left: 24 of them have 49 steps of one tile
-// each, and 12 have the last 20 steps of two tiles each. Which steps a sharer has depends on the numbers below only, so
-// bits repeat from run to run.
+// For 96 tiles of 256 steps and 132 sharers: 96 sharers have the first 187 steps of one tile each. The other 36 have
+// the last 69 steps of two tiles each, and divide those of the 24 tiles that are left: 24 of them have 49 steps of one
+// tile each, and 12 have the last 20 steps of two tiles each. Which steps a sharer has depends on the numbers below
+// only, so bits repeat from run to run.
 // Read next: cuda/kernels/gemm_cut.h.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 namespace trireme::cuda {
 
-Found find_devices() {
+FoundDevices find_devices() {
   return {
       {},
       "this program was built without CUDA; expected a build that found nvcc; install the CUDA toolkit and configure "

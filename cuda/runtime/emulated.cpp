@@ -132,7 +132,7 @@ ScopedEmulatedDevice::ScopedEmulatedDevice(std::size_t memory)
 }
 ScopedEmulatedDevice::~ScopedEmulatedDevice() { set_backend(Device::cuda, previous_); }
 
-Found find_devices() { return {{{"emulated GPU", kOldestMajor, 0, 1, std::int64_t{1} << 30}}, ""}; }
+FoundDevices find_devices() { return {{{"emulated GPU", kOldestMajor, 0, 1, std::int64_t{1} << 30}}, ""}; }
 
 void open_device(int index) {
   if (index != 0) fail(ExitCode::usage, "device", "there is no GPU {}; expected 0, the emulated one", index);

@@ -13,7 +13,7 @@ std::string to_string(const DeviceInfo& info) {
 }
 
 void require_device() {
-  const Found found = find_devices();
+  const FoundDevices found = find_devices();
   if (!found.problem.empty()) fail(ExitCode::usage, "device", "--device cuda: {}; or use --device cpu", found.problem);
 }
 

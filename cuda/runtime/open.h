@@ -20,12 +20,12 @@ struct DeviceInfo {
 std::string to_string(const DeviceInfo& info);  ///< "NVIDIA H200, sm_90, 139.8 GiB"
 
 /// The GPUs, or why none is usable: no CUDA in this build, no driver, no device, or all too old.
-struct Found {
+struct FoundDevices {
   std::vector<DeviceInfo> devices;
   std::string problem;  ///< empty: usable
 };
 inline constexpr int kOldestMajor = 8;  ///< the kernels need sm_80: cp.async, and mma with bf16
-Found find_devices();
+FoundDevices find_devices();
 
 /// Throws ExitCode::usage if no GPU is usable, with the reason and what to do.
 void require_device();

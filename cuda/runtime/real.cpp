@@ -211,7 +211,7 @@ std::string why_none(cudaError_t error) {
 
 }  // namespace
 
-Found find_devices() {
+FoundDevices find_devices() {
   int count = 0;
   // Both before the first call of CUDA. Loading a kernel at its first launch may wait for everything on the GPU.
   // Transfers between ranks wait there for other ranks, which may in turn wait for this rank: a deadlock.
@@ -222,7 +222,7 @@ Found find_devices() {
     cudaGetLastError();
     return {{}, why_none(error)};
   }
-  Found found;
+  FoundDevices found;
   bool usable = false;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp p{};
@@ -240,7 +240,7 @@ Found find_devices() {
 
 void open_device(int index) {
   require_device();
-  const Found found = find_devices();
+  const FoundDevices found = find_devices();
   if (index < 0 || index >= static_cast<int>(found.devices.size()))
     fail(ExitCode::usage, "device", "there is no GPU {}; expected 0 to {}", index, found.devices.size() - 1);
   const DeviceInfo& info = found.devices[static_cast<std::size_t>(index)];

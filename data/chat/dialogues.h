@@ -6,9 +6,9 @@
 //
 // A turn of the assistant is what the template writes from behind the generation prompt ("<|im_start|>assistant\n") to
 // the end of the turn, its end-of-turn token included, so the model learns to stop. Its tokens are targets; all others
-// are inputs with target -1. Some templates write an earlier turn differently when another one follows (Qwen 3 drops its
-// thoughts). A dialogue then becomes several sequences, one for each turn of the assistant, which is the only target in
-// it.
+// are inputs with target -1. Some templates write an earlier turn differently when another one follows (Qwen 3 drops
+// its thoughts). A dialogue then becomes several sequences, one for each turn of the assistant, which is the only
+// target in it.
 //
 // A template that marks what the assistant writes ({% generation %}..{% endgeneration %}, as in transformers) decides
 // itself: a dialogue is rendered once, as a whole, and the tokens within the marks are the targets.

@@ -14,9 +14,9 @@ namespace trireme::chat {
 namespace {
 
 /// Arguments by place or by name.
-class Given {
+class FilterArguments {
  public:
-  Given(Work& work, const Arguments& arguments) : work_(work), all_(arguments) {}
+  FilterArguments(Work& work, const Arguments& arguments) : work_(work), all_(arguments) {}
   const Value* find(std::size_t place, std::string_view name) const {
     if (place < all_.positional.size()) return &all_.positional[place];
     for (const auto& [key, value] : all_.named)
@@ -94,7 +94,7 @@ std::string replaced(Work& work, const std::string& text, const std::string& fro
   return result + text.substr(at);
 }
 
-Value split_text(Work& work, const std::string& text, const Given& given) {
+Value split_text(Work& work, const std::string& text, const FilterArguments& given) {
   const std::int64_t most = given.number(1, "maxsplit", -1);
   const Value* separator = given.find(0, "sep");
   List parts;
@@ -126,7 +126,7 @@ bool any_affix(Work& work, const Value& affixes, std::string_view what,
   return false;
 }
 
-std::string indented(Work& work, const std::string& text, const Given& given) {
+std::string indented(Work& work, const std::string& text, const FilterArguments& given) {
   const Value width = given.get(0, "width", Value(std::int64_t{4}));
   const std::string by =
       width.text()
@@ -162,7 +162,7 @@ Value member_path(const Value& value, const std::string& path) {
 Value selected(Work& work, const std::string& name, const Value& value, const Arguments& arguments) {
   const bool attribute = name.ends_with("attr"), keep = name.starts_with("select");
   const std::size_t test = attribute ? 1 : 0;
-  const Given given(work, arguments);
+  const FilterArguments given(work, arguments);
   const std::string path = attribute ? given.text(0, "attribute", "") : "";
   List kept;
   for (const Value& item : elements(work, value)) {
@@ -181,7 +181,7 @@ Value selected(Work& work, const std::string& name, const Value& value, const Ar
 }
 
 Value mapped(Work& work, const Value& value, const Arguments& arguments) {
-  const Given given(work, arguments);
+  const FilterArguments given(work, arguments);
   List results;
   const Value* attribute = given.find(9, "attribute");
   for (const Value& item : elements(work, value)) {
@@ -200,7 +200,7 @@ Value mapped(Work& work, const Value& value, const Arguments& arguments) {
   return Value(std::move(results));
 }
 
-std::string joined(Work& work, const Value& value, const Given& given) {
+std::string joined(Work& work, const Value& value, const FilterArguments& given) {
   const std::string by = given.text(0, "d", "");
   const Value* attribute = given.find(1, "attribute");
   std::string result;
@@ -214,7 +214,7 @@ std::string joined(Work& work, const Value& value, const Given& given) {
   return result;
 }
 
-Value to_int(const Value& value, const Given& given) {
+Value to_int(const Value& value, const FilterArguments& given) {
   if (value.is_number()) return Value(static_cast<std::int64_t>(std::clamp(value.number(), -9e15, 9e15)));
   if (value.text()) {
     const std::string text = strip(*value.text(), "", true, true);
@@ -225,7 +225,7 @@ Value to_int(const Value& value, const Given& given) {
   return given.get(0, "default", Value(std::int64_t{0}));
 }
 
-Value sorted(Work& work, const Value& value, const Given& given) {
+Value sorted(Work& work, const Value& value, const FilterArguments& given) {
   List all = elements(work, value);
   const Value* attribute = given.find(2, "attribute");
   const auto key = [&](const Value& item) {
@@ -310,7 +310,7 @@ bool is_in(Work& work, const Value& item, const Value& container) {
 }
 
 Value apply_filter(Work& work, const std::string& name, const Value& value, const Arguments& arguments) {
-  const Given given(work, arguments);
+  const FilterArguments given(work, arguments);
   work.add(value.text() ? value.text()->size() : 0);
   const auto is = [&](std::initializer_list<std::string_view> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -361,7 +361,7 @@ Value apply_filter(Work& work, const std::string& name, const Value& value, cons
   if (is({"select", "reject", "selectattr", "rejectattr"})) return selected(work, name, value, arguments);
   if (is({"map"})) return mapped(work, value, arguments);
   if (is({"sort"})) return sorted(work, value, given);
-  if (is({"dictsort"})) return sorted(work, items_of(value), Given(work, {}));
+  if (is({"dictsort"})) return sorted(work, items_of(value), FilterArguments(work, {}));
   if (is({"unique"})) {
     List kept;
     for (const Value& item : elements(work, value))
@@ -379,7 +379,7 @@ Value apply_filter(Work& work, const std::string& name, const Value& value, cons
 }
 
 bool apply_test(Work& work, const std::string& name, const Value& value, const Arguments& arguments) {
-  const Given given(work, arguments);
+  const FilterArguments given(work, arguments);
   work.add();
   const auto is = [&](std::initializer_list<std::string_view> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -429,7 +429,7 @@ bool has_method(const Value& value, std::string_view name) {
 }
 
 Value call_method(Work& work, const Value& value, const std::string& name, const Arguments& arguments) {
-  const Given given(work, arguments);
+  const FilterArguments given(work, arguments);
   if (const Dict* dict = value.dict()) {
     work.add(8 * dict->size());
     if (name == "items") return items_of(value);
@@ -460,8 +460,8 @@ Value call_method(Work& work, const Value& value, const std::string& name, const
     return Value(
         replaced(work, text, given.text(0, "old", ""), given.text(1, "new", ""), given.number(2, "count", -1)));
   if (name == "join")
-    return Value(
-        joined(work, given.get(0, "iterable", Value(List{})), Given(work, {.positional = {value}, .named = {}})));
+    return Value(joined(work, given.get(0, "iterable", Value(List{})),
+                        FilterArguments(work, {.positional = {value}, .named = {}})));
   if (name == "find") {
     const std::size_t found = text.find(given.text(0, "sub", ""));
     return Value(found == std::string::npos ? std::int64_t{-1} : characters(std::string_view(text).substr(0, found)));

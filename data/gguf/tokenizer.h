@@ -32,15 +32,15 @@ struct GgufTokenizerChoices {
 };
 
 /// Adds the keys of a tokenizer. Throws ExitCode::usage for one that llama.cpp does not know: of tiktoken, of
-/// characters, with another pattern or other steps than above, without a token that ends a text (of bytes, byte 0 does),
-/// and with more than three.
+/// characters, with another pattern or other steps than above, without a token that ends a text (of bytes, byte 0
+/// does), and with more than three.
 void add_gguf_tokenizer(GgufValues& values, const Tokenizer& tokenizer, const GgufTokenizerChoices& choices);
 
 /// The tokenizer of a file. Throws ExitCode::data, naming the key, for what is missing, malformed or not supported.
 std::shared_ptr<const Tokenizer> read_gguf_tokenizer(const GgufLayout& layout, const std::filesystem::path& path);
 
-/// The tokens that end a text, as far as the file names them: of a text (eos), a turn (eot) and a message (eom); checked
-/// as ids. Throws as read_gguf_tokenizer().
+/// The tokens that end a text, as far as the file names them: of a text (eos), a turn (eot) and a message (eom);
+/// checked as ids. Throws as read_gguf_tokenizer().
 std::vector<std::int32_t> gguf_end_tokens(const GgufLayout& layout, const std::filesystem::path& path);
 
 /// The texts of bos_token, eos_token and pad_token, if the file names them. Throws as read_gguf_tokenizer().

@@ -8,10 +8,10 @@ namespace trireme {
 
 namespace {
 
-void count(FilterCounts& counts, Verdict verdict) {
-  if (verdict == Verdict::too_short) ++counts.too_short;
-  if (verdict == Verdict::too_long) ++counts.too_long;
-  if (verdict == Verdict::non_letters) ++counts.non_letters;
+void count(FilterCounts& counts, FilterOutcome outcome) {
+  if (outcome == FilterOutcome::too_short) ++counts.too_short;
+  if (outcome == FilterOutcome::too_long) ++counts.too_long;
+  if (outcome == FilterOutcome::non_letters) ++counts.non_letters;
 }
 
 /// Appends the ids of a document, or of a part that continues one.
@@ -31,8 +31,8 @@ EncodedBlock encode(const TextBlock& block, const Tokenizer& tokenizer, const Pi
   result.stored = block.stored;
   const bool whole = block.begins && block.ends;
   for_each_document(block, options.text_field, [&](std::string_view text, std::int64_t line) {
-    const Verdict verdict = whole ? judge(text, options.filter) : Verdict::kept;
-    if (verdict != Verdict::kept) return count(result.left_out, verdict);
+    const FilterOutcome outcome = whole ? filter_outcome(text, options.filter) : FilterOutcome::kept;
+    if (outcome != FilterOutcome::kept) return count(result.left_out, outcome);
     EncodedPiece piece{.ids = 0, .bytes = static_cast<std::int64_t>(text.size()), .hash = 0, .begins = block.begins};
     if (options.hash_documents) piece.hash = hash_bytes(text);
     const std::size_t before = result.ids.size();

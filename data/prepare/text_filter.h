@@ -18,10 +18,10 @@ struct TextFilter {
 };
 
 /// Whether a document is kept, or why not.
-enum class Verdict : std::uint8_t { kept, too_short, too_long, non_letters };
+enum class FilterOutcome : std::uint8_t { kept, too_short, too_long, non_letters };
 
 /// What to do with a document. Characters that are neither letters, marks nor white space are non-letters (the classes
 /// of Unicode 16: data/unicode.h); a byte that is not UTF-8 is one of them.
-Verdict judge(std::string_view text, const TextFilter& filter);
+FilterOutcome filter_outcome(std::string_view text, const TextFilter& filter);
 
 }  // namespace trireme

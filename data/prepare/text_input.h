@@ -34,7 +34,7 @@ struct TextInput {
 /// All inputs of a path, in the order of their names.
 struct TextInputs {
   std::vector<TextInput> files;
-  LeftOut left_out = {};  ///< files of a folder, by the rules of data/text_files.h
+  OmittedFiles left_out = {};  ///< files of a folder, by the rules of data/text_files.h
   std::uint64_t bytes() const {
     std::uint64_t sum = 0;
     for (const TextInput& file : files) sum += file.bytes;

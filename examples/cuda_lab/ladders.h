@@ -1,5 +1,5 @@
-// The ladders by name, each with the sizes for which its levels were timed (GPT-2 124M with 16 sequences of 1024 tokens,
-// or a large product), and with ragged ones for tests.
+// The ladders by name, each with the sizes for which its levels were timed (GPT-2 124M with 16 sequences of 1024
+// tokens, or a large product), and with ragged ones for tests.
 // Read next: docs/ladder.md.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace trireme::cuda::lab {
 
 using Sizes = std::vector<std::int64_t>;  // what they mean: a trial's constructor
 
-/// What a ladder says of a level, whatever its problem.
+/// What a ladder says about a level, whatever its problem.
 struct LevelText {
   const char* name;
   const char* idea;

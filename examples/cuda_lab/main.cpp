@@ -1,5 +1,5 @@
-// cuda_lab: climbs the ladders of examples/cuda_lab. Prints for each level what is new, the time that an H200 needed, and
-// its error against f64; fails if one is wrong. The kernels run under emulation: this shows errors, but no times.
+// cuda_lab: climbs the ladders of examples/cuda_lab. Prints for each level what is new, the time that an H200 needed,
+// and its error against f64; fails if one is wrong. The kernels run under emulation: this shows errors, but no times.
 // Read next: docs/ladder.md.
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 //   backup         for all but the slowest, whose gradient is dropped (Chen et al. 2016, "Revisiting Distributed
 //                  Synchronous SGD")
 //   asynchronous   for one: each gradient is applied when it comes, whatever has happened to the weights since (Dean et
-//                  al. 2012, "Large Scale Distributed Deep Networks"). Its staleness is the number of updates in between
+//                  al. 2012, "Large Scale Distributed Deep Networks"). Its staleness is the number of updates since
 //   bounded        the same, and a worker may be at most so many steps ahead of the slowest (Ho et al. 2013, "More
 //                  Effective Distributed ML via a Stale Synchronous Parallel Parameter Server")
 //

@@ -1,6 +1,7 @@
 // What the programs of this folder share: each trains its model on one rank, then on two ranks that have half of every
-// batch, and compares. The two add the same numbers in another order, so they differ by rounding. A training makes small
-// differences grow, the faster the larger its learning rate, so the losses of later steps may differ in more digits.
+// batch, and compares. The two add the same numbers in another order, so they differ by rounding. A training makes
+// small differences grow, the faster the larger its learning rate, so the losses of later steps may differ in more
+// digits.
 // Read next: examples/models/regression.cpp, the shortest of the programs.
 #pragma once
 
@@ -50,8 +51,8 @@ inline Outcome train_on(const char* shape, const Train& train) {
   return of_first;
 }
 
-/// Prints losses and scores, and returns the program's exit code: 0 if both scores reach the goal, and the losses of the
-/// first steps agree. `two`: a mesh of two ranks.
+/// Prints losses and scores, and returns the program's exit code: 0 if both scores reach the goal, and the losses of
+/// the first steps agree. `two`: a mesh of two ranks.
 inline int train_on_one_and_two_ranks(const Train& train, const Goal& goal, const char* two = "dp=2") {
   const Outcome a = train_on("dp=1", train), b = train_on(two, train);
   const auto difference = [&](std::size_t steps) {  // the largest of the first steps

@@ -35,8 +35,8 @@ std::string draw_all_reduce(comm::Algorithm algorithm) {
   std::vector<int> members(ranks);
   std::iota(members.begin(), members.end(), 0);
   return draw_messages(fmt::format("all_reduce of {} ranks by {}", ranks, name(algorithm)), ranks,
-                       simulate(all_steps(algorithm, {.kind = comm::Kind::all_reduce, .ranks = ranks}), members, links,
-                                [](int, int) { return chunk; }));
+                       simulate(all_steps(algorithm, {.kind = comm::CollectiveKind::all_reduce, .ranks = ranks}),
+                                members, links, [](int, int) { return chunk; }));
 }
 
 }  // namespace

@@ -19,21 +19,22 @@ constexpr double row_height = 24, row_gap = 5, left = 58, top = 88, legend_heigh
 constexpr double number_size = 11.5;
 const BoxStyle idle_style{.tone = Tone::idle, .border = false, .radius = 0};
 
-struct Kind {
+struct ActionStyle {
   ActionKind kind;
   Tone tone;
   const char* meaning;
 };
-constexpr std::array<Kind, 4> kinds = {{{ActionKind::forward, Tone::blue, "forward"},
-                                        {ActionKind::backward, Tone::green, "backward"},
-                                        {ActionKind::backward_input, Tone::green, "backward, input's part"},
-                                        {ActionKind::backward_weight, Tone::orange, "backward, weights' part"}}};
+constexpr std::array<ActionStyle, 4> styles = {
+    {{ActionKind::forward, Tone::blue, "forward"},
+     {ActionKind::backward, Tone::green, "backward"},
+     {ActionKind::backward_input, Tone::green, "backward, input's part"},
+     {ActionKind::backward_weight, Tone::orange, "backward, weights' part"}}};
 
 BoxStyle style_of(const Schedule& schedule, const Action& action) {
-  const auto* const kind =
-      std::find_if(kinds.begin(), kinds.end(), [&](const Kind& k) { return k.kind == action.kind; });
+  const auto* const found =
+      std::find_if(styles.begin(), styles.end(), [&](const ActionStyle& style) { return style.kind == action.kind; });
   const int chunk = action.stage / schedule.rank_count();
-  return {.tone = kind->tone,
+  return {.tone = found->tone,
           .depth = schedule.chunks() == 1 ? 0 : static_cast<double>(chunk) / (schedule.chunks() - 1),
           .radius = 0,
           .hint = to_string(action)};
@@ -76,8 +77,8 @@ void draw_legend(Drawing& drawing, const Schedule& schedule, double y) {
     drawing.text({x + 20, y}, meaning, {.size = 12});
     x += 40 + text_width(meaning, 12);
   };
-  for (const Kind& kind : kinds) {
-    if (has(schedule, kind.kind)) entry({.tone = kind.tone, .radius = 0}, kind.meaning);
+  for (const ActionStyle& style : styles) {
+    if (has(schedule, style.kind)) entry({.tone = style.tone, .radius = 0}, style.meaning);
   }
   entry(idle_style, "idle");
   if (schedule.chunks() > 1) drawing.text({x, y}, "stronger colour: a later stage of the rank", {.size = 12});

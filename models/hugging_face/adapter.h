@@ -62,8 +62,8 @@ class Adapter {
   /// A hash of what the configuration says, and of names, dtypes and shapes of the tensors.
   std::uint64_t fingerprint() const;
   /// Fills what this rank holds of the adapters of a model with lora(). Where PEFT has an adapter beside gate or up
-  /// only, the other one's matrices are both 0, and stay so: neither gets a gradient. Collective over `group`. Throws as
-  /// read_weights().
+  /// only, the other one's matrices are both 0, and stay so: neither gets a gradient. Collective over `group`. Throws
+  /// as read_weights().
   void load(const std::vector<checkpoint::HeldTensor>& held, ProcessGroup& group) const;
 
  private:

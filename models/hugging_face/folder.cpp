@@ -126,7 +126,8 @@ class Folder::Shards : public TensorSource {
   std::map<std::string, const SafetensorsFile*, std::less<>> tensors_;
 };
 
-/// A tied model has one tensor for the vectors of its tokens and its head. Files may hold it twice, but not two tensors.
+/// A tied model has one tensor for the vectors of its tokens and its head. Files may hold it twice, but not two
+/// tensors.
 void require_tied(const TensorSource& files, const std::string& vectors) {
   constexpr const char* head = "lm_head.weight";
   constexpr std::int64_t piece = 64 << 20;  // bytes that are compared at a time

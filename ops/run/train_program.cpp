@@ -45,7 +45,7 @@ class Attachments final : public RunAttachments {
     if (options.tracking.tensorboard) events.add(std::make_unique<TensorboardSink>());
     if (prometheus_) {
       events.say("metrics for Prometheus: " + prometheus_->url());
-      prometheus_->watch(watch::Beacon::current()->board());
+      prometheus_->watch(watch::Beacon::current()->pages());
       events.add(std::move(prometheus_));
     }
   }

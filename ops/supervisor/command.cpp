@@ -17,26 +17,28 @@ constexpr const char* where = "run";  // the program's name in errors
 constexpr std::array launcher_names = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
 
 /// Where a flag's value is: in word number `word`, after `prefix` characters.
-struct Place {
+struct ValuePosition {
   std::size_t word, prefix;
 };
 
-std::optional<Place> find_flag(const Command& words, const std::string& flag) {
+std::optional<ValuePosition> find_flag(const Command& words, const std::string& flag) {
   for (std::size_t i = words.size(); i-- > 0;) {
-    if (words[i].starts_with(flag + "=")) return Place{i, flag.size() + 1};
+    if (words[i].starts_with(flag + "=")) return ValuePosition{i, flag.size() + 1};
     if (words[i] != flag) continue;
     if (i + 1 == words.size())
       fail(ExitCode::usage, where, "{} at the end of the command has no value; give it one", flag);
-    return Place{i + 1, 0};
+    return ValuePosition{i + 1, 0};
   }
   return std::nullopt;
 }
 
-std::string value_at(const Command& words, const Place& place) { return words[place.word].substr(place.prefix); }
+std::string value_at(const Command& words, const ValuePosition& position) {
+  return words[position.word].substr(position.prefix);
+}
 
 std::optional<std::string> flag_value(const Command& words, const std::string& flag) {
-  const std::optional<Place> place = find_flag(words, flag);
-  return place ? std::optional(value_at(words, *place)) : std::nullopt;
+  const std::optional<ValuePosition> position = find_flag(words, flag);
+  return position ? std::optional(value_at(words, *position)) : std::nullopt;
 }
 
 /// The values of a flag that may be given several times, in order.
@@ -61,11 +63,12 @@ std::size_t launcher_at(const Command& words) {
 
 /// Where the number of ranks is: the first of these flags after the launcher. The launcher's own flags come before
 /// those of the program.
-std::optional<Place> ranks_place(const Command& words) {
+std::optional<ValuePosition> ranks_position(const Command& words) {
   constexpr std::array apart = {"-n", "-np", "--np", "--ntasks"};
   for (std::size_t i = launcher_at(words) + 1; i < words.size(); ++i) {
-    if (words[i].starts_with("--ntasks=")) return Place{i, sizeof "--ntasks=" - 1};
-    if (std::find(apart.begin(), apart.end(), words[i]) != apart.end() && i + 1 < words.size()) return Place{i + 1, 0};
+    if (words[i].starts_with("--ntasks=")) return ValuePosition{i, sizeof "--ntasks=" - 1};
+    if (std::find(apart.begin(), apart.end(), words[i]) != apart.end() && i + 1 < words.size())
+      return ValuePosition{i + 1, 0};
   }
   return std::nullopt;
 }
@@ -89,8 +92,8 @@ std::optional<std::string> setting(const Command& command, const std::string& na
 }
 
 Command with_flag(Command command, const std::string& name, const std::string& value) {
-  if (const auto place = find_flag(command, "--" + name)) {
-    command[place->word].replace(place->prefix, std::string::npos, value);
+  if (const auto position = find_flag(command, "--" + name)) {
+    command[position->word].replace(position->prefix, std::string::npos, value);
   } else {
     command.push_back("--" + name);
     command.push_back(value);
@@ -101,9 +104,9 @@ Command with_flag(Command command, const std::string& name, const std::string& v
 bool has_launcher(const Command& command) { return launcher_at(command) < command.size(); }
 
 std::optional<int> launcher_ranks(const Command& command) {
-  const std::optional<Place> place = ranks_place(command);
-  if (!place) return std::nullopt;
-  const std::string text = value_at(command, *place);
+  const std::optional<ValuePosition> position = ranks_position(command);
+  if (!position) return std::nullopt;
+  const std::string text = value_at(command, *position);
   int ranks = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
   if (error != std::errc() || end != text.data() + text.size() || ranks < 1)
@@ -112,8 +115,8 @@ std::optional<int> launcher_ranks(const Command& command) {
 }
 
 Command with_launcher_ranks(Command command, int ranks) {
-  const Place place = ranks_place(command).value();
-  command[place.word].replace(place.prefix, std::string::npos, std::to_string(ranks));
+  const ValuePosition position = ranks_position(command).value();
+  command[position.word].replace(position.prefix, std::string::npos, std::to_string(ranks));
   return command;
 }
 

@@ -84,7 +84,7 @@ struct Wake {
 };
 
 /// While it exists, threads that this one starts get no signals. A client that goes away raises SIGPIPE on the thread
-/// that writes to it, and the whole run would end by that.
+/// that writes to it, which would end the whole run.
 class WithoutSignals {
  public:
   WithoutSignals() {

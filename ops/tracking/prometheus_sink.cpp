@@ -10,9 +10,9 @@ void PrometheusSink::receive(const Event& event) {
   metrics_.apply(event, now);
 }
 
-void PrometheusSink::watch(std::shared_ptr<const watch::Board> board) {
+void PrometheusSink::watch(std::shared_ptr<const watch::RankPages> pages) {
   const std::lock_guard lock(mutex_);
-  board_ = std::move(board);
+  pages_ = std::move(pages);
 }
 
 }  // namespace trireme

@@ -19,18 +19,18 @@ class PrometheusSink : public EventSink {
   explicit PrometheusSink(const std::string& address)
       : server_(Address::parse(address, "--prometheus"), "--prometheus", [this] {
           const std::lock_guard lock(mutex_);
-          return metrics_.page(board_.get());
+          return metrics_.page(pages_.get());
         }) {}
 
   void receive(const Event& event) override;
-  /// From now on, the page also has what the ranks show on this board.
-  void watch(std::shared_ptr<const watch::Board> board);
+  /// From now on, the served page also has what the ranks' pages show.
+  void watch(std::shared_ptr<const watch::RankPages> pages);
   const std::string& url() const { return server_.url(); }
 
  private:
   std::mutex mutex_;
   RunMetrics metrics_;
-  std::shared_ptr<const watch::Board> board_;
+  std::shared_ptr<const watch::RankPages> pages_;
   PageServer server_;  // the last member: it stops before the others go
 };
 

@@ -98,15 +98,15 @@ std::optional<double> working_seconds(const watch::RankPage& page) {
   return steps > 0 ? std::optional(sum / steps) : std::nullopt;
 }
 
-void add_ranks(Page& page, const watch::Board& board) {
+void add_ranks(Page& page, const watch::RankPages& pages) {
   constexpr std::string_view name = "rank_working_seconds";
   page.rank_gauge(name,
                   "A step's time without waiting for other ranks, mean over a rank's last 16 steps. Ranks with equal "
                   "'work' do the same.");
-  for (int rank = 0; rank < board.ranks(); ++rank) {
-    if (!board.visible(rank)) continue;
-    if (const auto seconds = working_seconds(board.page(rank)))
-      page.rank_line(name, rank, board.page(rank).work, *seconds);
+  for (int rank = 0; rank < pages.ranks(); ++rank) {
+    if (!pages.visible(rank)) continue;
+    if (const auto seconds = working_seconds(pages.page(rank)))
+      page.rank_line(name, rank, pages.page(rank).work, *seconds);
   }
 }
 
@@ -150,7 +150,7 @@ void RunMetrics::apply(const RunBegan& run) {
   }
 }
 
-std::string RunMetrics::page(const watch::Board* board) const {
+std::string RunMetrics::page(const watch::RankPages* pages) const {
   Page page;
   page.gauge("info", "1. The labels say what runs.", std::int64_t{1}, labels_text(labels_));
   page.gauge("world_size", "Ranks of the job.", world_size_);
@@ -182,7 +182,7 @@ std::string RunMetrics::page(const watch::Board* board) const {
   page.counter("rollbacks_total", "Rollbacks to a checkpoint.", rollbacks_);
   page.counter("warnings_total", "Warnings to the user.", warnings_);
   page.gauge("ended", "1 when the run has ended without an error.", std::int64_t{ended_ ? 1 : 0});
-  if (board != nullptr) add_ranks(page, *board);
+  if (pages != nullptr) add_ranks(page, *pages);
   return page.finish();
 }
 

@@ -18,9 +18,9 @@ class RunMetrics {
  public:
   /// `now`: seconds since 1970.
   void apply(const Event& event, double now);
-  /// Values that are not known yet are left out. `board`, if there is one: what the ranks of this machine show of
+  /// Values that are not known yet are left out. `pages`, if not null: what the ranks of this machine show of
   /// themselves.
-  std::string page(const watch::Board* board = nullptr) const;
+  std::string page(const watch::RankPages* pages = nullptr) const;
 
  private:
   void apply(const RunBegan& run);

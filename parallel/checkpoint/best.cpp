@@ -23,21 +23,21 @@ void write(const fs::path& checkpoints, const Best& best) {
 
 }  // namespace
 
-void Judgement::describe(std::map<std::string, std::string>& run) const {
+void ValidationLoss::describe(std::map<std::string, std::string>& run) const {
   run[loss_entry] = fmt::format("{}", loss);
   if (only_best) run[reason_entry] = best_reason;
 }
 
-std::optional<Judgement> Judgement::of(const std::map<std::string, std::string>& run) {
+std::optional<ValidationLoss> ValidationLoss::of(const std::map<std::string, std::string>& run) {
   const auto entry = run.find(loss_entry);
   if (entry == run.end()) return std::nullopt;
-  Judgement judgement;
+  ValidationLoss validation_loss;
   const char *begin = entry->second.data(), *end = begin + entry->second.size();
-  const auto [stop, error] = std::from_chars(begin, end, judgement.loss);
-  if (error != std::errc() || stop != end || !std::isfinite(judgement.loss)) return std::nullopt;
+  const auto [stop, error] = std::from_chars(begin, end, validation_loss.loss);
+  if (error != std::errc() || stop != end || !std::isfinite(validation_loss.loss)) return std::nullopt;
   const auto reason = run.find(reason_entry);
-  judgement.only_best = reason != run.end() && reason->second == best_reason;
-  return judgement;
+  validation_loss.only_best = reason != run.end() && reason->second == best_reason;
+  return validation_loss;
 }
 
 Best Best::parsed(const fs::path& file) {
@@ -68,9 +68,9 @@ void Best::go_back(const fs::path& checkpoints, std::int64_t step) {
   if (const std::optional<Best> named = read(checkpoints); named && named->step <= step) return;
   std::optional<Best> best;
   for (const Candidate& candidate : candidates(checkpoints))  // highest step first; of equals, the first is the best
-    if (candidate.step >= 0 && candidate.step <= step && candidate.judgement &&
-        (!best || candidate.judgement->loss <= best->loss))
-      best = {.step = candidate.step, .loss = candidate.judgement->loss};
+    if (candidate.step >= 0 && candidate.step <= step && candidate.validation_loss &&
+        (!best || candidate.validation_loss->loss <= best->loss))
+      best = {.step = candidate.step, .loss = candidate.validation_loss->loss};
   best ? write(checkpoints, *best) : remove_file(checkpoints / file_name);
 }
 

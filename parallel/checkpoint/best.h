@@ -15,15 +15,15 @@
 
 namespace trireme::checkpoint {
 
-/// The validation loss of the weights that are saved.
-struct Judgement {
+/// The validation loss of saved weights.
+struct ValidationLoss {
   double loss = 0;
   bool only_best = false;  ///< no other reason to save this step: it goes when there is a better one
 
   /// Entries of Manifest::run.
   void describe(std::map<std::string, std::string>& run) const;
   /// Nothing if there is no valid loss.
-  static std::optional<Judgement> of(const std::map<std::string, std::string>& run);
+  static std::optional<ValidationLoss> of(const std::map<std::string, std::string>& run);
 };
 
 /// Which checkpoint has the lowest validation loss.

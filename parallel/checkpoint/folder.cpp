@@ -67,7 +67,7 @@ Candidate examine(const fs::path& path) {
     else if (const Manifest manifest = read_manifest(path);
              (candidate.problem = name_problem(path, manifest.step)).empty()) {
       candidate.step = manifest.step;
-      candidate.judgement = Judgement::of(manifest.run);
+      candidate.validation_loss = ValidationLoss::of(manifest.run);
     }
   } catch (const Error& error) {
     candidate.problem = error.reason();
@@ -157,7 +157,7 @@ void prune(const fs::path& checkpoints, std::optional<std::int64_t> keep, const 
     fail(ExitCode::data, "checkpoint", "{} was saved, but cannot be read: {}; older checkpoints were kept",
          fresh.string(), found == all.end() ? "it is gone" : found->problem);
   const std::optional<Best> best = Best::read(checkpoints);
-  const auto only_best = [](const Candidate& c) { return c.judgement && c.judgement->only_best; };
+  const auto only_best = [](const Candidate& c) { return c.validation_loss && c.validation_loss->only_best; };
   std::int64_t kept = only_best(*found) ? 0 : 1;
   for (const Candidate& candidate : all) {
     if (candidate.step < 0 || candidate.path == fresh) continue;

@@ -33,7 +33,7 @@ struct Candidate {
   std::string problem;      ///< why it is not valid
   bool unfinished = false;  ///< it never got its final name
   bool unread = false;      ///< the file system failed to read it: it may be intact
-  std::optional<Judgement> judgement = {};  ///< if its step was evaluated
+  std::optional<ValidationLoss> validation_loss = {};  ///< if its step was evaluated
 };
 /// Those in `checkpoints`, highest step first. Those without a valid manifest are listed only for messages, at the step
 /// of their name.

@@ -55,7 +55,7 @@ HeldTensor held_buffer(const Buffer& buffer, const DeviceMesh& mesh) {
 /// The part that this rank, copy number `held.copy_index`, writes.
 HeldTensor part_of(const HeldTensor& held) {
   const int dim = dim_to_cut(held.value.shape(), held.copies);
-  const Span rows = even_share(held.value.size(dim), held.copies, held.copy_index);
+  const DimRange rows = even_share(held.value.size(dim), held.copies, held.copy_index);
   HeldTensor part = held;
   part.value = view::slice(held.value, dim, rows.start, rows.length);
   part.start[dim] += rows.start;

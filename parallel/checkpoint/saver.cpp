@@ -73,10 +73,10 @@ Saver::~Saver() {
 }
 
 void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
-                  std::optional<Judgement> judgement) {
+                  std::optional<ValidationLoss> validation_loss) {
   require(!busy(), "checkpoint", "a save is still under way; call finish() first");
   began_ = Clock::now();
-  judgement_ = judgement;
+  validation_loss_ = validation_loss;
   temporary_ = checkpoints_ / temporary_name(step, nonce_);
   file_.take(owned_parts(held), mesh_.rank());
   saved_ = {.step = step,
@@ -90,7 +90,7 @@ void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::m
                .run = std::move(run),
                .files = {},
                .tensors = {}};
-  if (judgement_) judgement_->describe(manifest_.run);
+  if (validation_loss_) validation_loss_->describe(manifest_.run);
   refused_ = first_text(mesh_.world(), mesh_.rank() != 0 ? std::string() : problem_of([&] {
                           make_temporary_folder(checkpoints_.parent_path(), temporary_);
                           require_space(temporary_, saved_.bytes);
@@ -129,8 +129,8 @@ std::optional<Saved> Saver::after_writing() {
     commit(manifest_, temporary_, saved_.path);
     return problem_of([&] {
       ResumeAttempts(checkpoints_).take_back(saved_.path, 0);
-      if (judgement_) Best::update(checkpoints_, saved_.step, judgement_->loss);
-      if (keep_ || judgement_) prune(checkpoints_, keep_, saved_.path);
+      if (validation_loss_) Best::update(checkpoints_, saved_.step, validation_loss_->loss);
+      if (keep_ || validation_loss_) prune(checkpoints_, keep_, saved_.path);
     });
   });
   return std::nullopt;

@@ -53,10 +53,11 @@ class Saver {
   bool committing() const { return phase_ == Phase::committing; }
   std::int64_t step() const { return saved_.step; }                  ///< of the save that is under way
   const std::filesystem::path& path() const { return saved_.path; }  ///< its final folder
-  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. `judgement`: of these weights,
-  /// if their validation loss is known and the best checkpoint is to be kept (parallel/checkpoint/best.h). Collective.
+  /// Starts a save; not while busy(). The tensors may be changed as soon as it returns. `validation_loss`: of these
+  /// weights, if their validation loss is known and the best checkpoint is to be kept (parallel/checkpoint/best.h).
+  /// Collective.
   void begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
-             std::optional<Judgement> judgement = {});
+             std::optional<ValidationLoss> validation_loss = {});
   /// The result of the save, once it has ended; nothing before that, and only once. Collective.
   std::optional<Saved> poll();
   /// As poll(), but waits. Collective.
@@ -80,7 +81,7 @@ class Saver {
   std::string nonce_;
 
   Phase phase_ = Phase::idle;
-  std::optional<Judgement> judgement_;
+  std::optional<ValidationLoss> validation_loss_;
   RankFile file_;
   std::filesystem::path temporary_;
   std::string refused_;                  // an error found before writing began

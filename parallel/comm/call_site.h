@@ -1,6 +1,6 @@
 // What the program is doing, for messages about ranks that diverge or stop: "blocks.3.attn.qkv", "backward of
 // blocks.3.attn.qkv". Scopes nest; the innermost names the call. Each thread, so each rank, has its own; the other
-// ranks see it on the board (parallel/comm/watch/page.h).
+// ranks see it on this rank's page (parallel/comm/watch/page.h).
 #pragma once
 
 #include <string>

@@ -5,8 +5,9 @@
 namespace trireme::comm {
 namespace {
 
-bool has_root(Kind kind) {
-  return kind == Kind::broadcast || kind == Kind::reduce || kind == Kind::gather || kind == Kind::scatter;
+bool has_root(CollectiveKind kind) {
+  return kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce || kind == CollectiveKind::gather ||
+         kind == CollectiveKind::scatter;
 }
 
 void check_dense(const Tensor& tensor, const char* which, const Collective& collective) {
@@ -28,33 +29,34 @@ void check_counts(const Collective& c, const Tensor& whole, const Tensor& share,
 
 }  // namespace
 
-const char* name(Kind kind) {
+const char* name(CollectiveKind kind) {
   switch (kind) {
-    case Kind::all_reduce:
+    case CollectiveKind::all_reduce:
       return "all_reduce";
-    case Kind::all_gather:
+    case CollectiveKind::all_gather:
       return "all_gather";
-    case Kind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return "reduce_scatter";
-    case Kind::all_to_all:
+    case CollectiveKind::all_to_all:
       return "all_to_all";
-    case Kind::broadcast:
+    case CollectiveKind::broadcast:
       return "broadcast";
-    case Kind::reduce:
+    case CollectiveKind::reduce:
       return "reduce";
-    case Kind::gather:
+    case CollectiveKind::gather:
       return "gather";
-    case Kind::scatter:
+    case CollectiveKind::scatter:
       return "scatter";
-    case Kind::barrier:
+    case CollectiveKind::barrier:
       return "barrier";
   }
   return "?";
 }
 
 std::string to_string(const Signature& s) {
-  if (s.kind == Kind::barrier) return "barrier()";
-  const bool reduces = s.kind == Kind::all_reduce || s.kind == Kind::reduce_scatter || s.kind == Kind::reduce;
+  if (s.kind == CollectiveKind::barrier) return "barrier()";
+  const bool reduces = s.kind == CollectiveKind::all_reduce || s.kind == CollectiveKind::reduce_scatter ||
+                       s.kind == CollectiveKind::reduce;
   std::string text = fmt::format("{}(", name(s.kind));
   if (reduces) text += s.op == ReduceOp::sum ? "sum of " : "max of ";
   text += fmt::format("{} {}", s.count, name(s.dtype));
@@ -63,7 +65,10 @@ std::string to_string(const Signature& s) {
   return text + ")";
 }
 
-bool is_split(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::all_to_all || kind == Kind::scatter; }
+bool is_split(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_to_all ||
+         kind == CollectiveKind::scatter;
+}
 
 std::size_t contribution_bytes(const Signature& s, int ranks) {
   const auto shares = static_cast<std::size_t>(is_split(s.kind) ? ranks : 1);
@@ -71,42 +76,42 @@ std::size_t contribution_bytes(const Signature& s, int ranks) {
 }
 
 Signature Collective::signature(int ranks) const {
-  if (kind == Kind::barrier) return {};
-  const bool by_y = kind == Kind::reduce_scatter || kind == Kind::scatter;
-  const std::int64_t count = by_y ? y.count() : kind == Kind::all_to_all ? x.count() / ranks : x.count();
+  if (kind == CollectiveKind::barrier) return {};
+  const bool by_y = kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::scatter;
+  const std::int64_t count = by_y ? y.count() : kind == CollectiveKind::all_to_all ? x.count() / ranks : x.count();
   return {kind, op, by_y ? y.dtype() : x.dtype(), root, count, order};
 }
 
 void check(const Collective& c, const ProcessGroup& group) {
-  if (c.kind == Kind::barrier) return;
+  if (c.kind == CollectiveKind::barrier) return;
   require(c.root >= 0 && c.root < group.size(), name(c.kind), "root {} is not a rank of group '{}' of size {}", c.root,
           group.name(), group.size());
   // A broadcast is how ranks get equal weights, which require a gradient.
-  require(c.kind == Kind::broadcast || !(c.x.requires_grad() || c.y.requires_grad()), name(c.kind),
+  require(c.kind == CollectiveKind::broadcast || !(c.x.requires_grad() || c.y.requires_grad()), name(c.kind),
           "{} requires a gradient, and collectives are not recorded: backward would not see this one; expected tensors "
           "without; give it x.detach(), or move a tensor of a forward with redistribute(), which is recorded",
           c.x.requires_grad() ? "x" : "y");
   const bool is_root = group.rank() == c.root;
-  if (c.kind != Kind::scatter || is_root) check_dense(c.x, "x", c);
+  if (c.kind != CollectiveKind::scatter || is_root) check_dense(c.x, "x", c);
   switch (c.kind) {
-    case Kind::all_gather:
+    case CollectiveKind::all_gather:
       check_dense(c.y, "y", c);
       check_counts(c, c.y, c.x, group.size());
       break;
-    case Kind::gather:
+    case CollectiveKind::gather:
       if (!is_root) break;
       check_dense(c.y, "y", c);
       check_counts(c, c.y, c.x, group.size());
       break;
-    case Kind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       check_dense(c.y, "y", c);
       check_counts(c, c.x, c.y, group.size());
       break;
-    case Kind::scatter:
+    case CollectiveKind::scatter:
       check_dense(c.y, "y", c);
       if (is_root) check_counts(c, c.x, c.y, group.size());
       break;
-    case Kind::all_to_all:
+    case CollectiveKind::all_to_all:
       check_dense(c.y, "y", c);
       require(c.x.count() == c.y.count() && c.x.dtype() == c.y.dtype() && c.x.count() % group.size() == 0, name(c.kind),
               "x {} {} and y {} {}; expected equal counts, divisible by the {} ranks", to_string(c.x.shape()),
@@ -129,23 +134,23 @@ std::string list_ranks(const ProcessGroup& group, const std::vector<int>& group_
 
 Work dispatch(ProcessGroup& group, const Collective& c, Launch launch) {
   switch (c.kind) {
-    case Kind::all_reduce:
+    case CollectiveKind::all_reduce:
       return group.all_reduce(c.x, c.op, launch, c.order);
-    case Kind::all_gather:
+    case CollectiveKind::all_gather:
       return group.all_gather(c.x, c.y, launch);
-    case Kind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return group.reduce_scatter(c.x, c.y, launch, c.order);
-    case Kind::all_to_all:
+    case CollectiveKind::all_to_all:
       return group.all_to_all(c.x, c.y, launch);
-    case Kind::broadcast:
+    case CollectiveKind::broadcast:
       return group.broadcast(c.x, c.root, launch);
-    case Kind::reduce:
+    case CollectiveKind::reduce:
       return group.reduce(c.x, c.root, launch);
-    case Kind::gather:
+    case CollectiveKind::gather:
       return group.gather(c.x, c.y, c.root, launch);
-    case Kind::scatter:
+    case CollectiveKind::scatter:
       return group.scatter(c.x, c.y, c.root, launch);
-    case Kind::barrier:
+    case CollectiveKind::barrier:
       break;
   }
   group.barrier();
@@ -158,36 +163,37 @@ Work dispatch(ProcessGroup& group, const Collective& c, Launch launch) {
 Work CollectiveGroup::all_reduce(Tensor x, ReduceOp op, Launch launch, SumOrder order) {
   x.mark_written();
   const bool fast = op == ReduceOp::sum && order == SumOrder::any;
-  return submit({Kind::all_reduce, op, 0, std::move(x), {}, {}, fast ? fastest_order() : SumOrder::ranks}, launch);
+  return submit({CollectiveKind::all_reduce, op, 0, std::move(x), {}, {}, fast ? fastest_order() : SumOrder::ranks},
+                launch);
 }
 Work CollectiveGroup::all_gather(Tensor x, Tensor y, Launch launch) {
   y.mark_written();
-  return submit({Kind::all_gather, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
+  return submit({CollectiveKind::all_gather, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
 }
 Work CollectiveGroup::reduce_scatter(Tensor x, Tensor y, Launch launch, SumOrder order) {
   y.mark_written();
   const SumOrder made = order == SumOrder::any ? fastest_order() : SumOrder::ranks;
-  return submit({Kind::reduce_scatter, ReduceOp::sum, 0, std::move(x), std::move(y), {}, made}, launch);
+  return submit({CollectiveKind::reduce_scatter, ReduceOp::sum, 0, std::move(x), std::move(y), {}, made}, launch);
 }
 Work CollectiveGroup::all_to_all(Tensor x, Tensor y, Launch launch) {
   y.mark_written();
-  return submit({Kind::all_to_all, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
+  return submit({CollectiveKind::all_to_all, ReduceOp::sum, 0, std::move(x), std::move(y)}, launch);
 }
 Work CollectiveGroup::broadcast(Tensor x, int root, Launch launch) {
   if (rank() != root) x.mark_written();
-  return submit({Kind::broadcast, ReduceOp::sum, root, std::move(x), {}}, launch);
+  return submit({CollectiveKind::broadcast, ReduceOp::sum, root, std::move(x), {}}, launch);
 }
 Work CollectiveGroup::reduce(Tensor x, int root, Launch launch) {
   if (rank() == root) x.mark_written();
-  return submit({Kind::reduce, ReduceOp::sum, root, std::move(x), {}}, launch);
+  return submit({CollectiveKind::reduce, ReduceOp::sum, root, std::move(x), {}}, launch);
 }
 Work CollectiveGroup::gather(Tensor x, Tensor y, int root, Launch launch) {
   y.mark_written();
-  return submit({Kind::gather, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
+  return submit({CollectiveKind::gather, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
 }
 Work CollectiveGroup::scatter(Tensor x, Tensor y, int root, Launch launch) {
   y.mark_written();
-  return submit({Kind::scatter, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
+  return submit({CollectiveKind::scatter, ReduceOp::sum, root, std::move(x), std::move(y)}, launch);
 }
 void CollectiveGroup::barrier() { submit({}, Launch::lazy).wait(); }
 

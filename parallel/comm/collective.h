@@ -11,7 +11,7 @@
 
 namespace trireme::comm {
 
-enum class Kind : std::uint8_t {
+enum class CollectiveKind : std::uint8_t {
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -22,11 +22,11 @@ enum class Kind : std::uint8_t {
   scatter,
   barrier
 };
-const char* name(Kind kind);
+const char* name(CollectiveKind kind);
 
 /// What must be the same on every rank of the group.
 struct Signature {
-  Kind kind = Kind::barrier;
+  CollectiveKind kind = CollectiveKind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::u8;
   int root = 0;
@@ -38,7 +38,7 @@ struct Signature {
 std::string to_string(const Signature& signature);  ///< "all_reduce(sum of 1024 f32)", "... f32 in any order)"
 
 struct Collective {
-  Kind kind = Kind::barrier;
+  CollectiveKind kind = CollectiveKind::barrier;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   Tensor x, y;                  // the arguments of the ProcessGroup member; y undefined if it has none
@@ -52,7 +52,7 @@ struct Collective {
 void check(const Collective& collective, const ProcessGroup& group);
 
 /// Whether x holds one share per rank ([n, ...]) rather than one.
-bool is_split(Kind kind);
+bool is_split(CollectiveKind kind);
 
 /// Bytes of a rank's x, if it contributes one.
 std::size_t contribution_bytes(const Signature& signature, int ranks);

@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 using comm::Collective;
-using comm::Kind;
+using comm::CollectiveKind;
 
 bool on_device(const Tensor& x) { return x.defined() && x.device() != Device::cpu; }
 
@@ -157,11 +157,13 @@ class StagedGroup final : public comm::CollectiveGroup {
     require_one_device(comm::name(c.kind), {&c.x, &c.y});
     finish_before(c);
     // Whether this rank reads x, and the one tensor that it writes, if any.
-    const bool is_root = rank() == c.root, to_root = c.kind == Kind::gather || c.kind == Kind::reduce;
-    const bool from_root = c.kind == Kind::broadcast || c.kind == Kind::scatter;
-    const bool two_tensors = c.kind != Kind::all_reduce && c.kind != Kind::broadcast && c.kind != Kind::reduce;
+    const bool is_root = rank() == c.root,
+               to_root = c.kind == CollectiveKind::gather || c.kind == CollectiveKind::reduce;
+    const bool from_root = c.kind == CollectiveKind::broadcast || c.kind == CollectiveKind::scatter;
+    const bool two_tensors =
+        c.kind != CollectiveKind::all_reduce && c.kind != CollectiveKind::broadcast && c.kind != CollectiveKind::reduce;
     const bool reads = !from_root || is_root;
-    const bool writes = to_root ? is_root : c.kind != Kind::broadcast || !is_root;
+    const bool writes = to_root ? is_root : c.kind != CollectiveKind::broadcast || !is_root;
     const Tensor there = !writes ? Tensor() : two_tensors ? c.y.detach() : c.x.detach();
 
     Collective on_host = c;

@@ -55,33 +55,33 @@ void GradSync::fill_buckets(const ParameterList& parameters, std::int64_t bucket
     std::int64_t bytes = 0;
     std::vector<std::size_t> slots;
   };
-  std::map<Kind, Open> open;  // a bucket is summed as a whole
+  std::map<BucketKey, Open> open;  // a bucket is summed as a whole
   const ParameterList newest_first(parameters.rbegin(), parameters.rend());
   for (const ParameterPtr& parameter : newest_first) {
     if (!parameter->requires_grad()) continue;
-    const Kind kind = kind_of(*parameter);
+    const BucketKey key = key_of(*parameter);
     const std::int64_t bytes = padded(parameter->local.count()) * static_cast<std::int64_t>(sizeof(float));
-    Open& bucket = open[kind];
+    Open& bucket = open[key];
     if (!bucket.slots.empty() && bucket.bytes + bytes > bucket_bytes) {
-      close_bucket(kind, std::move(bucket.slots));
+      close_bucket(key, std::move(bucket.slots));
       bucket = {};
     }
     bucket.bytes += bytes;
     bucket.slots.push_back(slots_.size());
     slots_.push_back({parameter});
   }
-  for (auto& [kind, bucket] : open) close_bucket(kind, std::move(bucket.slots));
+  for (auto& [key, bucket] : open) close_bucket(key, std::move(bucket.slots));
 }
 
 // Where all sums are in rank order, one order for all: fewer buckets.
-GradSync::Kind GradSync::kind_of(const Parameter& parameter) const {
-  Kind kind{gradient_axes(parameter.placements, mesh_), SumOrder::ranks};
-  if (kind.axes.empty() || mesh_.world().fastest_order() == SumOrder::ranks) return kind;
-  kind.order = order_of_gradients(parameter.placements, kind.axes.front(), mesh_);
-  return kind;
+GradSync::BucketKey GradSync::key_of(const Parameter& parameter) const {
+  BucketKey key{gradient_axes(parameter.placements, mesh_), SumOrder::ranks};
+  if (key.axes.empty() || mesh_.world().fastest_order() == SumOrder::ranks) return key;
+  key.order = order_of_gradients(parameter.placements, key.axes.front(), mesh_);
+  return key;
 }
 
-void GradSync::close_bucket(const Kind& kind, std::vector<std::size_t> slots) {
+void GradSync::close_bucket(const BucketKey& key, std::vector<std::size_t> slots) {
   const MemoryScope scope(MemoryCategory::gradients);
   std::int64_t count = 0;
   for (const std::size_t slot : slots) count += padded(slots_[slot].parameter->local.count());
@@ -96,7 +96,7 @@ void GradSync::close_bucket(const Kind& kind, std::vector<std::size_t> slots) {
     start += padded(parameter.local.count());
   }
   const std::size_t missing = slots.size();
-  buckets_.push_back({gradients, kind.axes, kind.order, std::move(slots), missing, {}});
+  buckets_.push_back({gradients, key.axes, key.order, std::move(slots), missing, {}});
 }
 
 void GradSync::zero_grad() {

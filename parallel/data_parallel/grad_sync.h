@@ -81,15 +81,15 @@ class GradSync {
   };
 
   /// What all parameters of a bucket have in common.
-  struct Kind {
+  struct BucketKey {
     std::vector<Axis> axes;
     SumOrder order;
-    auto operator<=>(const Kind&) const = default;
+    auto operator<=>(const BucketKey&) const = default;
   };
 
   void fill_buckets(const ParameterList& parameters, std::int64_t bucket_bytes);
-  Kind kind_of(const Parameter& parameter) const;
-  void close_bucket(const Kind& kind, std::vector<std::size_t> slots);
+  BucketKey key_of(const Parameter& parameter) const;
+  void close_bucket(const BucketKey& key, std::vector<std::size_t> slots);
   void gradient_ready(Slot& slot);
   void launch_next();
   void sum(const Tensor& gradients, ProcessGroup& group, SumOrder order);

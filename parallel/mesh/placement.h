@@ -53,9 +53,9 @@ struct Placements {
 /// Leaves out axes of size 1.
 std::vector<Axis> gradient_axes(const Placements& placements, const DeviceMesh& mesh);
 /// In which order the gradient of a parameter with these placements may be summed over `axis`, one of its
-/// gradient_axes(). SumOrder::ranks if two groups sum the same terms, because their sums must be equal bit for bit:
-/// over data, edp and ep if the parameter is I on tp, and over tp if data has more than one rank. Otherwise
-/// SumOrder::any.
+/// gradient_axes(). SumOrder::ranks if several groups sum the same terms, because their results must be equal bit for
+/// bit: over data, edp and ep if the parameter is I on tp, and over tp if data has more than one rank. Otherwise
+/// SumOrder::any, which may be faster.
 SumOrder order_of_gradients(const Placements& placements, Axis axis, const DeviceMesh& mesh);
 /// The axes of more than one rank over which a parameter is cut: a norm sums squares over them.
 std::vector<Axis> shard_axes(const Placements& placements, const DeviceMesh& mesh);

@@ -11,15 +11,15 @@ namespace {
 
 using Kind = Placement::Kind;
 
-/// Where a move happens, and how its sums are made.
-struct Over {
+/// The group of a move, and the order of its sums.
+struct MoveOptions {
   ProcessGroup& group;
   SumOrder order;
 };
 
-Tensor all_reduced(const Tensor& x, const Over& over) {
+Tensor all_reduced(const Tensor& x, const MoveOptions& options) {
   Tensor y = clone(x);
-  over.group.all_reduce(y, ReduceOp::sum, Launch::lazy, over.order).wait();
+  options.group.all_reduce(y, ReduceOp::sum, Launch::lazy, options.order).wait();
   return y;
 }
 
@@ -60,10 +60,10 @@ Tensor gathered(const Tensor& x, int dim, ProcessGroup& group) {
   return dim == 0 ? view::reshape(pieces, x.shape().with(0, x.size(0) * group.size())) : join_pieces(pieces, dim);
 }
 
-Tensor reduce_scattered(const Tensor& x, int dim, const Over& over) {
-  const Tensor pieces = split_pieces(x, dim, over.group.size());
+Tensor reduce_scattered(const Tensor& x, int dim, const MoveOptions& options) {
+  const Tensor pieces = split_pieces(x, dim, options.group.size());
   Tensor y = Tensor::empty(pieces.shape().without(0), x.dtype(), x.device());
-  over.group.reduce_scatter(pieces, y, Launch::lazy, over.order).wait();
+  options.group.reduce_scatter(pieces, y, Launch::lazy, options.order).wait();
   return y;
 }
 
@@ -82,9 +82,11 @@ Tensor exchanged(const Tensor& x, int from, int to, ProcessGroup& group) {
 }
 
 /// Converts a value with placement `from` to placement `to`.
-Tensor move(const Tensor& x, Placement from, Placement to, const Over& over) {
-  if (from.kind == Kind::partial) { return to.sharded() ? reduce_scattered(x, to.dim, over) : all_reduced(x, over); }
-  ProcessGroup& group = over.group;
+Tensor move(const Tensor& x, Placement from, Placement to, const MoveOptions& options) {
+  if (from.kind == Kind::partial) {
+    return to.sharded() ? reduce_scattered(x, to.dim, options) : all_reduced(x, options);
+  }
+  ProcessGroup& group = options.group;
   if (from.sharded()) { return to.sharded() ? exchanged(x, from.dim, to.dim, group) : gathered(x, from.dim, group); }
   return to.sharded() ? own_slice(x, to.dim, group) : x;  // replicated: take a slice, or do nothing
 }

@@ -25,17 +25,17 @@ std::string first_difference(const Tensor& x, ProcessGroup& group, int other) {
 
 }  // namespace
 
-// Hashes each chunk, then the chunks' hashes: the result does not depend on the number of threads.
+// Hashes each block, then the blocks' hashes: the result does not depend on the number of threads.
 std::uint64_t hash_of(const Tensor& x) {
-  constexpr std::int64_t chunk = 1 << 20;  // bytes
+  constexpr std::int64_t block = 1 << 20;  // bytes
   const Tensor dense = contiguous(x.to(Device::cpu));
   const std::span bytes(static_cast<const std::byte*>(dense.raw()), static_cast<std::size_t>(dense.bytes()));
-  std::vector<std::uint64_t> hashes(static_cast<std::size_t>((dense.bytes() + chunk - 1) / chunk));
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>((dense.bytes() + block - 1) / block));
   parallel_for(static_cast<std::int64_t>(hashes.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const auto start = static_cast<std::size_t>(i * chunk);
+      const auto start = static_cast<std::size_t>(i * block);
       hashes[static_cast<std::size_t>(i)] =
-          hash_bytes(bytes.subspan(start, std::min<std::size_t>(chunk, bytes.size() - start)));
+          hash_bytes(bytes.subspan(start, std::min<std::size_t>(block, bytes.size() - start)));
     }
   });
   Hasher hasher;

@@ -1,5 +1,5 @@
-// Parameters that were made after an optimizer or GradSync: they get gradients, and nobody updates them or sums their
-// gradients, so their weights silently keep their first values, or differ between ranks. Build keeps one list of a
+// Parameters that were made after an optimizer or GradSync: they get gradients, but nobody updates them or sums their
+// gradients. So their weights silently keep their first values, or differ between ranks. Build keeps one list of a
 // model's parameters; an optimizer and a GradSync remember its length, and look at what was added when they are used.
 // A Parameter that a program makes by hand is in no such list, and is not found.
 // Read next: optim/optimizer.h, parallel/data_parallel/grad_sync.h.

@@ -29,17 +29,17 @@ struct Record {
   std::array<std::uint64_t, kinds> values{};  // of the parameters of each kind
 };
 
-/// Where a rank of the world is on the axes that matter here.
-struct Place {
+/// The coordinates of a rank of the world on the axes that matter here.
+struct Coordinates {
   int stage, ep, tp;
 };
 
-Place place_of(int rank, const DeviceMesh& mesh) {
+Coordinates coordinates_of(int rank, const DeviceMesh& mesh) {
   const int tp = mesh.size(Axis::tp), data = mesh.size(Axis::data);
   return {rank / tp / data, rank / tp % data % mesh.size(Axis::ep), rank % tp};
 }
 
-bool have_copies(const Place& a, const Place& b, std::size_t kind) {
+bool have_copies(const Coordinates& a, const Coordinates& b, std::size_t kind) {
   const bool same_ep = a.ep == b.ep || kind == everywhere || kind == cut_over_tp;
   const bool same_tp = a.tp == b.tp || kind == everywhere || kind == cut_over_ep;
   return a.stage == b.stage && same_ep && same_tp;
@@ -53,14 +53,14 @@ std::string line_of(const Parameter& p) {
                      to_string(p.placements.tp));
 }
 
-struct Mine {
+struct OwnDescription {
   std::vector<std::string> descriptions;
   std::vector<std::uint64_t> hashes;
   Record record;
 };
 
-Mine describe(const ParameterList& parameters) {
-  Mine mine;
+OwnDescription describe(const ParameterList& parameters) {
+  OwnDescription mine;
   std::array<Hasher, kinds> values;
   Hasher all;
   for (const ParameterPtr& p : parameters) {
@@ -85,10 +85,10 @@ std::optional<Difference> find_difference(const std::vector<Record>& records, co
   const auto record = [&](int rank) -> const Record& { return records[static_cast<std::size_t>(rank)]; };
   for (std::size_t what = 0; what <= kinds; ++what) {  // descriptions come first: they explain differences of values
     for (int b = 1; b < ranks; ++b) {
-      const Place place = place_of(b, mesh);
+      const Coordinates here = coordinates_of(b, mesh);
       for (int a = 0; a < b; ++a) {
         const std::size_t kind = what == 0 ? everywhere : what - 1;
-        if (!have_copies(place_of(a, mesh), place, kind)) continue;
+        if (!have_copies(coordinates_of(a, mesh), here, kind)) continue;
         const bool same = what == 0 ? record(a).description == record(b).description
                                     : record(a).values.at(kind) == record(b).values.at(kind);
         if (!same) return Difference{a, b, what == 0 ? std::nullopt : std::optional(kind)};
@@ -116,7 +116,7 @@ std::pair<std::vector<std::string>, std::vector<std::string>> lines_of_both(cons
   return {lines_of(first), lines_of(broadcast_text(world, text, difference.second))};
 }
 
-[[noreturn]] void refuse_descriptions(const Mine& mine, const Difference& difference, ProcessGroup& world) {
+[[noreturn]] void refuse_descriptions(const OwnDescription& mine, const Difference& difference, ProcessGroup& world) {
   const auto [a, b] = lines_of_both(mine.descriptions, difference, world);
   const std::size_t shared = std::min(a.size(), b.size());
   const auto at = static_cast<std::size_t>(
@@ -132,8 +132,8 @@ std::pair<std::vector<std::string>, std::vector<std::string>> lines_of_both(cons
       difference.first, difference.second, at, text(a), difference.first, text(b), difference.second);
 }
 
-[[noreturn]] void refuse_values(const Mine& mine, const ParameterList& parameters, const Difference& difference,
-                                ProcessGroup& world) {
+[[noreturn]] void refuse_values(const OwnDescription& mine, const ParameterList& parameters,
+                                const Difference& difference, ProcessGroup& world) {
   std::vector<std::string> hashes;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (copy_kind_of(*parameters[i]) == *difference.kind)
@@ -154,7 +154,7 @@ void require_same_model(const ParameterList& parameters, const DeviceMesh& mesh)
   ProcessGroup& world = mesh.world();
   if (world.size() == 1) return;
   const CallSite site("the comparison of the ranks' models");
-  const Mine mine = describe(parameters);
+  const OwnDescription mine = describe(parameters);
   const std::optional<Difference> difference = find_difference(all_gather_values(world, mine.record), mesh);
   if (!difference) return;
   if (!difference->kind) refuse_descriptions(mine, *difference, world);

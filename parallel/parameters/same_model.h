@@ -2,7 +2,8 @@
 // made in another order, never become equal: ranks exchange gradients, and train silently apart. GradSync and Zero
 // compare once, when they are made: a description of all parameters, and a hash of the values of those that several
 // ranks hold. Each rank gathers 40 bytes of every other; texts are exchanged only if something differs. The hash reads
-// each weight once: 0.1 s for 113 million f32 weights on each of two ranks of one thread, which take 12 s to draw.
+// each weight once: 0.1 s for 113 million f32 weights on each of two ranks of one thread; to draw these weights takes
+// 12 s.
 // Read next: parallel/data_parallel/verify.h, train/step/replica_check.h (the same during training).
 #pragma once
 

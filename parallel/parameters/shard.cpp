@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-Span even_share(std::int64_t extent, int ranks, int rank) {
+DimRange even_share(std::int64_t extent, int ranks, int rank) {
   const std::int64_t rows = extent / ranks, more = extent % ranks;
   return {rank * rows + std::min<std::int64_t>(rank, more), rows + (rank < more ? 1 : 0)};
 }
@@ -23,13 +23,13 @@ int dim_to_cut(const Shape& shape, int ranks) {
 }
 
 Tensor Shard::part(const Tensor& local, int rank) const {
-  const Span mine = span(rank);
+  const DimRange mine = range(rank);
   return view::slice(local, dim, mine.start, mine.length);
 }
 
 Rectangle Shard::rectangle() const {
   Rectangle result = parameter->rectangle;
-  result.start[dim] += span().start;
+  result.start[dim] += range().start;
   return result;
 }
 

@@ -13,12 +13,12 @@
 namespace trireme {
 
 /// Indices start .. start + length - 1 of a dim.
-struct Span {
+struct DimRange {
   std::int64_t start = 0, length = 0;
 };
 
 /// What rank `rank` of `ranks` gets of `extent` rows.
-Span even_share(std::int64_t extent, int ranks, int rank);
+DimRange even_share(std::int64_t extent, int ranks, int rank);
 
 /// The dim along which a tensor is cut: the first that has at least 16 rows for each rank, so that no piece is much
 /// larger than another; if none has, the longest. Usually that is dim 0, but not for tensors like qkv, [3, D, D]. The
@@ -36,16 +36,16 @@ struct Shard {
   Tensor weights, gradient;
 
   int ranks() const { return group == nullptr ? 1 : group->size(); }
-  Span span(int rank) const {
+  DimRange range(int rank) const {
     return even_share(parameter->local.size(dim), ranks(), rank);
   }  ///< the rows of that rank
-  Span span() const { return span(group == nullptr ? 0 : group->rank()); }
+  DimRange range() const { return range(group == nullptr ? 0 : group->rank()); }
   /// A rank's part of a tensor of the parameter's local shape.
   Tensor part(const Tensor& local, int rank) const;
   Tensor part(const Tensor& local) const { return part(local, group == nullptr ? 0 : group->rank()); }
   /// Of that rank's piece.
-  Shape shape(int rank) const { return parameter->local.shape().with(dim, span(rank).length); }
-  Shape shape() const { return parameter->local.shape().with(dim, span().length); }
+  Shape shape(int rank) const { return parameter->local.shape().with(dim, range(rank).length); }
+  Shape shape() const { return parameter->local.shape().with(dim, range().length); }
   Rectangle rectangle() const;  ///< where the piece lies in the whole parameter
 };
 

@@ -86,10 +86,10 @@ Tensor without_elements(const Tensor& x) {
 }
 
 /// One pass over one rank's list.
-class Pass {
+class ListRun {
  public:
-  Pass(const Schedule& schedule, ProcessGroup& group, const StageFunctions& stage,
-       const BeforeBackward& before_backward)
+  ListRun(const Schedule& schedule, ProcessGroup& group, const StageFunctions& stage,
+          const BeforeBackward& before_backward)
       : schedule_(schedule),
         list_(schedule.ranks[static_cast<std::size_t>(group.rank())]),
         group_(group),
@@ -288,7 +288,7 @@ Executor::Executor(Schedule schedule, ProcessGroup& group)
 }
 
 StepReport Executor::run(const StageFunctions& stage, const BeforeBackward& before_backward) {
-  return Pass(schedule_, group_, stage, before_backward).run();
+  return ListRun(schedule_, group_, stage, before_backward).run();
 }
 
 void add_over_ranks(const DeviceMesh& mesh, Tensor& loss) {

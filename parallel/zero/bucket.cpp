@@ -12,14 +12,14 @@ namespace {
 constexpr std::int64_t piece_alignment = 16;  // elements: a piece is a whole number of 64-byte lines of f32
 
 /// The properties that all parameters of a bucket share.
-struct Kind {
+struct BucketKey {
   const Unit* unit = nullptr;
   std::vector<Axis> axes;
   SumOrder order = SumOrder::ranks;
   bool gathered_on_use = false;
   bool frozen = false;
   DType dtype = DType::f32;
-  bool operator==(const Kind&) const = default;
+  bool operator==(const BucketKey&) const = default;
 };
 
 void choose_groups(ZeroBucket& bucket, const std::vector<Axis>& axes, const DeviceMesh& mesh,
@@ -117,8 +117,8 @@ std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const
                                           const ZeroGroups& groups, const ZeroOptions& options, ShardList& shards) {
   const auto unit_of = units_by_parameter(units);
   std::vector<ZeroBucket> buckets;
-  std::vector<std::pair<Kind, std::size_t>> open;  // of the current unit: the bucket that takes more of each kind
-  std::vector<std::int64_t> bytes;                 // by bucket
+  std::vector<std::pair<BucketKey, std::size_t>> open;  // of the current unit: the bucket that takes more, by key
+  std::vector<std::int64_t> bytes;                      // by bucket
   shards.assign(parameters.size(), nullptr);
   for (std::size_t place = parameters.size(); place-- > 0;) {
     const ParameterPtr& parameter = parameters[place];
@@ -129,31 +129,31 @@ std::vector<ZeroBucket> make_zero_buckets(const ParameterList& parameters, const
           "{} is in the unit '{}', which is not among the units given; expected those of the model; give build.units() "
           "of the Build that made it",
           parameter->name, parameter->unit->name);
-    Kind kind{.unit = found == unit_of.end() ? nullptr : found->second,
-              .axes = gradient_axes(parameter->placements, mesh),
-              .order = SumOrder::ranks,
-              .gathered_on_use = false,
-              .frozen = !parameter->requires_grad(),
-              .dtype = parameter->local.dtype()};
-    if (!kind.axes.empty() && mesh.world().fastest_order() == SumOrder::any)
-      kind.order = order_of_gradients(parameter->placements, kind.axes.front(), mesh);
+    BucketKey key{.unit = found == unit_of.end() ? nullptr : found->second,
+                  .axes = gradient_axes(parameter->placements, mesh),
+                  .order = SumOrder::ranks,
+                  .gathered_on_use = false,
+                  .frozen = !parameter->requires_grad(),
+                  .dtype = parameter->local.dtype()};
+    if (!key.axes.empty() && mesh.world().fastest_order() == SumOrder::any)
+      key.order = order_of_gradients(parameter->placements, key.axes.front(), mesh);
     ZeroBucket bucket;
-    bucket.unit = kind.unit;
-    bucket.order = kind.order;
-    bucket.chunk = kind.unit == nullptr ? 0 : kind.unit->chunk;
-    bucket.dtype = kind.dtype;
-    bucket.frozen = kind.frozen;
-    choose_groups(bucket, kind.axes, mesh, groups);
-    kind.gathered_on_use = options.stage == 3 && bucket.group != nullptr && kind.unit != nullptr &&
-                           parameter->local.bytes() >= options.resident_bytes;
-    bucket.gathered_on_use = kind.gathered_on_use;
+    bucket.unit = key.unit;
+    bucket.order = key.order;
+    bucket.chunk = key.unit == nullptr ? 0 : key.unit->chunk;
+    bucket.dtype = key.dtype;
+    bucket.frozen = key.frozen;
+    choose_groups(bucket, key.axes, mesh, groups);
+    key.gathered_on_use = options.stage == 3 && bucket.group != nullptr && key.unit != nullptr &&
+                          parameter->local.bytes() >= options.resident_bytes;
+    bucket.gathered_on_use = key.gathered_on_use;
 
-    if (!open.empty() && open.front().first.unit != kind.unit) open.clear();
+    if (!open.empty() && open.front().first.unit != key.unit) open.clear();
     const std::int64_t more = parameter->local.count() * static_cast<std::int64_t>(sizeof(float));
-    auto target = std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.first == kind; });
+    auto target = std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.first == key; });
     if (target == open.end() || bytes[target->second] + more > options.bucket_bytes) {
       if (target != open.end()) open.erase(target);
-      open.emplace_back(kind, buckets.size());
+      open.emplace_back(key, buckets.size());
       target = std::prev(open.end());
       buckets.push_back(std::move(bucket));
       bytes.push_back(0);

@@ -1,6 +1,6 @@
-// A program without a race in which racecheck of CUDA 13.0 reports one, on an H100. Warps 0 and 1 of a block meet at one
-// named barrier, warps 2 and 3 at another, and the rest at none. Then all meet at barrier 0, between the writes and the
-// reads of `values`.
+// A program without a race in which racecheck of CUDA 13.0 reports one, on an H100. Warps 0 and 1 of a block meet at
+// one named barrier, warps 2 and 3 at another, and the rest at none. Then all meet at barrier 0, between the writes and
+// the reads of `values`.
 //
 //   nvcc -arch=sm_90 -o false_race scripts/gpu/false_race.cu && compute-sanitizer --tool racecheck ./false_race
 //

@@ -16,10 +16,10 @@ namespace {
 
 /// A folder with checkpoints that have only a manifest.
 struct Checkpoints {
-  fs::path save(std::int64_t step, std::optional<Judgement> judgement = {}) const {
+  fs::path save(std::int64_t step, std::optional<ValidationLoss> validation_loss = {}) const {
     Manifest manifest;
     manifest.step = step;
-    if (judgement) judgement->describe(manifest.run);
+    if (validation_loss) validation_loss->describe(manifest.run);
     const fs::path path = folder.path() / folder_name(step);
     make_directories(path);
     write_plainly(path / manifest_name, to_text(manifest));
@@ -56,7 +56,7 @@ TEST_CASE(
   const Checkpoints all;
   const fs::path& folder = all.folder.path();
   const auto save = [&](std::int64_t step, double loss, bool only_best, std::optional<std::int64_t> keep) {
-    const fs::path fresh = all.save(step, Judgement{.loss = loss, .only_best = only_best});
+    const fs::path fresh = all.save(step, ValidationLoss{.loss = loss, .only_best = only_best});
     Best::update(folder, step, loss);
     prune(folder, keep, fresh);
   };
@@ -80,7 +80,7 @@ TEST_CASE("a run that goes back knows the best checkpoint up to that step") {
   const Checkpoints all;
   const fs::path& folder = all.folder.path();
   const double losses[] = {3, 2, 2, 1};
-  for (std::int64_t step = 1; step <= 4; ++step) all.save(step, Judgement{.loss = losses[step - 1]});
+  for (std::int64_t step = 1; step <= 4; ++step) all.save(step, ValidationLoss{.loss = losses[step - 1]});
   all.save(5);
   Best::update(folder, 4, 1);
   Best::go_back(folder, 4);
@@ -97,13 +97,13 @@ TEST_CASE("a run that goes back knows the best checkpoint up to that step") {
 
 TEST_CASE("a loss in a manifest that is not a number counts as none") {
   std::map<std::string, std::string> run;
-  CHECK_FALSE(Judgement::of(run));
-  Judgement{.loss = 1.0 / 3, .only_best = true}.describe(run);
-  CHECK(Judgement::of(run)->loss == 1.0 / 3);
-  CHECK(Judgement::of(run)->only_best);
+  CHECK_FALSE(ValidationLoss::of(run));
+  ValidationLoss{.loss = 1.0 / 3, .only_best = true}.describe(run);
+  CHECK(ValidationLoss::of(run)->loss == 1.0 / 3);
+  CHECK(ValidationLoss::of(run)->only_best);
   for (const char* text : {"", "x", "1x", " 1", "nan", "inf", "1e999"}) {
     run["val_loss"] = text;
-    CHECK_MESSAGE(!Judgement::of(run), text);
+    CHECK_MESSAGE(!ValidationLoss::of(run), text);
   }
 }
 

@@ -18,10 +18,10 @@ using testing::thrown_by;
 namespace algorithms_test {
 namespace {
 
-Plan plan_of(Kind kind, int ranks, int ranks_per_node = 1) {
-  Plan plan{.kind = kind, .ranks = ranks};
-  for (int r = 0; r < ranks; ++r) plan.nodes.push_back(r / ranks_per_node);
-  return plan;
+CollectiveSpec spec_of(CollectiveKind kind, int ranks, int ranks_per_node = 1) {
+  CollectiveSpec spec{.kind = kind, .ranks = ranks};
+  for (int r = 0; r < ranks; ++r) spec.nodes.push_back(r / ranks_per_node);
+  return spec;
 }
 
 /// Links that take no time, so that tests are as fast as without.
@@ -42,11 +42,12 @@ void check_group(ProcessGroup& group, bool subgroups) {
 }
 
 /// Seconds of an all_reduce or so of `bytes` on an idle network of these links.
-double simulated(Algorithm algorithm, const Plan& plan, const Links& links, std::int64_t bytes, double gamma = 0) {
-  std::vector<int> members(static_cast<std::size_t>(plan.ranks));
+double simulated(Algorithm algorithm, const CollectiveSpec& spec, const Links& links, std::int64_t bytes,
+                 double gamma = 0) {
+  std::vector<int> members(static_cast<std::size_t>(spec.ranks));
   std::iota(members.begin(), members.end(), 0);
-  const auto of_chunk = [&](int, int) { return bytes / plan.ranks; };
-  return simulate(all_steps(algorithm, plan), members, links, of_chunk, gamma).seconds;
+  const auto of_chunk = [&](int, int) { return bytes / spec.ranks; };
+  return simulate(all_steps(algorithm, spec), members, links, of_chunk, gamma).seconds;
 }
 
 Links uniform(double latency, double seconds_per_byte) {
@@ -61,7 +62,7 @@ TEST_CASE("every algorithm passes the suite, on every number of ranks that it se
   for (const auto& [label, algorithm] : algorithms()) {
     for (const int ranks : {2, 3, 8}) {
       const int per_node = ranks % 2 == 0 ? ranks / 2 : 1;
-      if (!refusal(algorithm, plan_of(Kind::all_reduce, ranks, per_node)).empty()) continue;
+      if (!refusal(algorithm, spec_of(CollectiveKind::all_reduce, ranks, per_node)).empty()) continue;
       CAPTURE(label);
       CAPTURE(ranks);
       const auto network = std::make_shared<Network>(instant(per_node));
@@ -109,12 +110,14 @@ TEST_CASE("on equal links an algorithm takes the time of its formula") {
   const Links links = uniform(alpha, beta);
   for (const int n : {2, 3, 4, 5, 6, 7, 8}) {
     CAPTURE(n);
-    const Plan all_reduce = plan_of(Kind::all_reduce, n), scatter = plan_of(Kind::reduce_scatter, n),
-               gather = plan_of(Kind::all_gather, n), broadcast = plan_of(Kind::broadcast, n);
+    const CollectiveSpec all_reduce = spec_of(CollectiveKind::all_reduce, n),
+                         scatter = spec_of(CollectiveKind::reduce_scatter, n),
+                         gather = spec_of(CollectiveKind::all_gather, n),
+                         broadcast = spec_of(CollectiveKind::broadcast, n);
     const double m = bytes, part = m * (n - 1) / n, hops = n - 1, rounds = std::ceil(std::log2(n));
-    const auto takes = [&](Algorithm algorithm, const Plan& plan, double expected) {
-      CHECK_MESSAGE(simulated(algorithm, plan, links, bytes, gamma) == doctest::Approx(expected),
-                    std::string(name(algorithm)), " ", comm::name(plan.kind));
+    const auto takes = [&](Algorithm algorithm, const CollectiveSpec& spec, double expected) {
+      CHECK_MESSAGE(simulated(algorithm, spec, links, bytes, gamma) == doctest::Approx(expected),
+                    std::string(name(algorithm)), " ", comm::name(spec.kind));
     };
     takes(Algorithm::ring, all_reduce, 2 * hops * (alpha + beta * m / n) + gamma * part);
     takes(Algorithm::ring, scatter, hops * (alpha + beta * m / n) + gamma * part);
@@ -123,14 +126,14 @@ TEST_CASE("on equal links an algorithm takes the time of its formula") {
     takes(Algorithm::exact, all_reduce, 2 * alpha + (2 * beta + gamma) * part);
     takes(Algorithm::exact, scatter, alpha + (beta + gamma) * part);
     takes(Algorithm::exact, gather, alpha + beta * part);
-    takes(Algorithm::exact, plan_of(Kind::all_to_all, n), alpha + beta * part);
+    takes(Algorithm::exact, spec_of(CollectiveKind::all_to_all, n), alpha + beta * part);
     if ((n & (n - 1)) != 0) continue;  // a tree with fewer leaves takes less
     takes(Algorithm::tree, all_reduce, rounds * (2 * alpha + (2 * beta + gamma) * m));
     takes(Algorithm::tree, broadcast, rounds * (alpha + beta * m));
     takes(Algorithm::halving, all_reduce, 2 * rounds * alpha + (2 * beta + gamma) * part);
     takes(Algorithm::halving, scatter, rounds * alpha + (beta + gamma) * part);
     takes(Algorithm::halving, gather, rounds * alpha + beta * part);
-    takes(Algorithm::halving, plan_of(Kind::all_to_all, n), rounds * (alpha + beta * m / 2));
+    takes(Algorithm::halving, spec_of(CollectiveKind::all_to_all, n), rounds * (alpha + beta * m / 2));
   }
 }
 
@@ -139,10 +142,10 @@ TEST_CASE("two levels send a part of the bytes over slow links") {
   links.ranks_per_node = 4;
   links.between = {.latency = 1e-5, .seconds_per_byte = 1e-8};
   constexpr std::int64_t bytes = 8 << 20;
-  const Plan plan = plan_of(Kind::all_reduce, 8, 4);
+  const CollectiveSpec spec = spec_of(CollectiveKind::all_reduce, 8, 4);
   const double m = bytes, slow = 2 * (1e-5 + 1e-8 * m / 8), fast = 2 * 3 * (1e-6 + 1e-10 * m / 4);
-  CHECK(simulated(Algorithm::hierarchical, plan, links, bytes) == doctest::Approx(slow + fast));
-  CHECK(simulated(Algorithm::ring, plan, links, bytes) > 2 * (slow + fast));
+  CHECK(simulated(Algorithm::hierarchical, spec, links, bytes) == doctest::Approx(slow + fast));
+  CHECK(simulated(Algorithm::ring, spec, links, bytes) > 2 * (slow + fast));
 }
 
 TEST_CASE("links: ports, shared uplinks, rails and cables are each used by one message at a time") {

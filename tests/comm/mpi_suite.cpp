@@ -41,7 +41,7 @@ namespace {
 /// The watchdog's, in the cases in which ranks are silent.
 SceneTime scene_time;
 
-void begin_scene() { scene_time.join(watch::mpi_board()); }
+void begin_scene() { scene_time.join(watch::mpi_rank_pages()); }
 
 /// Stops this process as soon as it shows that it waits.
 void stop_this_process_when_it_waits() {
@@ -56,7 +56,7 @@ void stop_this_process_when_it_waits() {
 }
 
 void wait_until_stopped(int rank) {
-  const watch::RankPage& page = watch::mpi_board()->page(rank);
+  const watch::RankPage& page = watch::mpi_rank_pages()->page(rank);
   const auto stopped = [&] { return watch::vital_signs({page.process, page.thread, page.process_space}).state == 'T'; };
   testing::verify(testing::eventually(stopped), "rank {} goes on", rank);
 }
@@ -80,7 +80,7 @@ void compute(double seconds, bool beating) {
 void check_board(ProcessGroup& world) {
   const auto board = comm::mpi_progress_board(77), other = comm::mpi_progress_board(78);
   comm::Signature mine;
-  mine.kind = comm::Kind::all_gather;
+  mine.kind = comm::CollectiveKind::all_gather;
   mine.dtype = DType::bf16;
   mine.count = 100 + world.rank();
   board->begin({static_cast<std::uint64_t>(world.rank()) + 3, mine});

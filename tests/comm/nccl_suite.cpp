@@ -13,7 +13,7 @@ namespace {
 
 void run() {
   testing::verify(under_mpi_launcher(), "start this program with mpirun");
-  const cuda::Found found = cuda::find_devices();
+  const cuda::FoundDevices found = cuda::find_devices();
   if (!found.problem.empty()) fail(ExitCode::usage, "comm_nccl_suite", "no GPU to use: {}", found.problem);
   cuda::open_device(launched_gpu(static_cast<int>(found.devices.size())));
   const auto host = mpi_world(testing::patience);

@@ -95,7 +95,7 @@ TEST_CASE("time under way is counted on any thread, time waited only on the rank
     constexpr Seconds late{0.05};
     std::uint64_t last = 0;  // the record of the operation before
     const auto join_late = [&] {
-      const watch::RankPage& page = watch::Beacon::current()->board()->page(0);
+      const watch::RankPage& page = watch::Beacon::current()->pages()->page(0);
       const auto waits = [&] {
         const auto shown = page.waiting.read();
         return shown && shown->record > last && (last = shown->record) > 0;

@@ -27,7 +27,8 @@ Tensor tensor_of(const Buffer<T>& buffer, const Shape& shape) {
   return x;
 }
 
-/// Ids around a slice of `rows` rows that begins at `first`: some outside, some repeated, some -1. Two sizes are special:
+/// Ids around a slice of `rows` rows that begins at `first`: some outside, some repeated, some -1. Two sizes are
+/// special:
 /// - With more than 512 rows, most ids are rows 3, 4, 515 and 516, so two blocks of backward add nearly all gradients.
 /// - With 2 rows, most ids are the first row. Its block then has more ids than its list holds.
 void fill_ids(Buffer<std::int32_t>& ids, std::int64_t first, std::int64_t rows) {

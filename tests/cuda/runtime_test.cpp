@@ -194,7 +194,7 @@ TEST_CASE("cuda backend: without one the device is an error; addresses are check
 }
 
 TEST_CASE("cuda devices, events and pinned memory") {
-  const Found found = find_devices();
+  const FoundDevices found = find_devices();
   CHECK(found.problem.empty());
   CHECK(to_string(found.devices.at(0)) == "emulated GPU, sm_80, 1.0 GiB");
   CHECK(to_string({"NVIDIA X", 9, 0, 132, std::int64_t{3} << 29}) == "NVIDIA X, sm_90, 1.5 GiB");

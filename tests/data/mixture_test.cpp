@@ -61,10 +61,10 @@ TEST_CASE("each source is read in order, without a gap, at exactly its share") {
         REQUIRE(order.count(k, s) == counts[k]);
         REQUIRE(counter.count(k, s) == counts[k]);
       }
-    const auto place = order.place(s);
-    REQUIRE_FALSE(read[place.source][static_cast<std::size_t>(place.sample)]);
-    read[place.source][static_cast<std::size_t>(place.sample)] = true;
-    ++counts[place.source];
+    const auto found = order.locate(s);
+    REQUIRE_FALSE(read[found.source][static_cast<std::size_t>(found.sample)]);
+    read[found.source][static_cast<std::size_t>(found.sample)] = true;
+    ++counts[found.source];
   }
   CHECK(order.count(0, MixtureOrder::period) == 5000);
   CHECK(order.count(1, MixtureOrder::period) == 3333);
@@ -72,13 +72,13 @@ TEST_CASE("each source is read in order, without a gap, at exactly its share") {
   // Within a period the sources alternate as in a random order: of 100 samples in a row, neither is missing.
   for (std::int64_t begin = 0; begin < 9000; begin += 1000) {
     std::vector<int> near(3);
-    for (std::int64_t s = begin; s < begin + 100; ++s) ++near[order.place(s).source];
+    for (std::int64_t s = begin; s < begin + 100; ++s) ++near[order.locate(s).source];
     CHECK(near[0] > 30);
     CHECK(near[1] > 15);
     CHECK(near[2] > 3);
   }
-  CHECK(MixtureOrder({1.0}, 1).place(12'345).sample != 12'345);
-  CHECK(MixtureOrder({0.5, 0.5}, 1).place(5).source == MixtureOrder({0.5, 0.5}, 1).place(5).source);
+  CHECK(MixtureOrder({1.0}, 1).locate(12'345).sample != 12'345);
+  CHECK(MixtureOrder({0.5, 0.5}, 1).locate(5).source == MixtureOrder({0.5, 0.5}, 1).locate(5).source);
 }
 
 /// Samples 0, 1, 2, ... with a first digit for the source.
@@ -105,9 +105,9 @@ TEST_CASE("a mixture gives the same samples to any number of ranks, of workers, 
   };
   std::vector<std::int32_t> expected;
   for (std::int64_t s = 0; s < 96; ++s) {
-    const auto place = mixture->order().place(s);
-    expected.push_back(static_cast<std::int32_t>(place.source));
-    expected.push_back(static_cast<std::int32_t>(place.sample));
+    const auto found = mixture->order().locate(s);
+    expected.push_back(static_cast<std::int32_t>(found.source));
+    expected.push_back(static_cast<std::int32_t>(found.sample));
   }
   CHECK(values(mixture->make_batch(0, 96)) == expected);
   CHECK(mixture->make_batch(40, 3).sample_ids == std::vector<std::int64_t>{40, 41, 42});

@@ -250,9 +250,9 @@ TEST_CASE("filters and duplicates: what is left out is counted, and independent 
   options.pipeline.filter.max_chars.reset();
   CHECK(contains(error_of([&] { prepare(folder / "a.jsonl", folder / "none", options); }, ExitCode::data),
                  "no document is left"));
-  CHECK(judge("a1", {.max_non_letters = 0.5}) == Verdict::kept);
-  CHECK(judge("a12", {.max_non_letters = 0.5}) == Verdict::non_letters);
-  CHECK(judge("\xFF\xFFz", {.max_non_letters = 0.5}) == Verdict::non_letters);
+  CHECK(filter_outcome("a1", {.max_non_letters = 0.5}) == FilterOutcome::kept);
+  CHECK(filter_outcome("a12", {.max_non_letters = 0.5}) == FilterOutcome::non_letters);
+  CHECK(filter_outcome("\xFF\xFFz", {.max_non_letters = 0.5}) == FilterOutcome::non_letters);
 }
 
 TEST_CASE("the set of documents: hashes of every kind, while it grows, and after another start") {

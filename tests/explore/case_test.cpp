@@ -7,13 +7,13 @@ using namespace trireme;
 using namespace trireme::explore;
 
 TEST_CASE("a case is read back from its text") {
-  const Case c{Kind::gradients, {{"mesh", "dp=2,tp=2"}, {"zero", "1"}}, {}};
+  const Case c{CaseKind::gradients, {{"mesh", "dp=2,tp=2"}, {"zero", "1"}}, {}};
   CHECK(to_text(c) == "gradients --mesh=dp=2,tp=2 --zero=1");
   CHECK(parse_case(to_text(c)) == c);
-  const Case change{Kind::bits, {{"mesh", "dp=2"}}, {{"pipeline", "interleaved:2"}}};
+  const Case change{CaseKind::bits, {{"mesh", "dp=2"}}, {{"pipeline", "interleaved:2"}}};
   CHECK(to_text(change) == "bits --mesh=dp=2 then --pipeline=interleaved:2");
   const Case read = parse_case(to_text(change));
-  CHECK(read.kind == Kind::bits);
+  CHECK(read.kind == CaseKind::bits);
   CHECK(read.change == change.change);
   CHECK(read.flags.at("mesh") == "dp=2");
   CHECK(parse_case(to_text(read)) == read);

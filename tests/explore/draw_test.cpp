@@ -10,7 +10,7 @@ using namespace trireme;
 using namespace trireme::explore;
 
 TEST_CASE("a case is a function of seed and number, and possible") {
-  for (const Kind kind : all_kinds()) {
+  for (const CaseKind kind : all_kinds()) {
     CAPTURE(name(kind));
     for (std::uint64_t i = 0; i < 5; ++i) {
       RandomChoices first(1, i), second(1, i);

@@ -12,7 +12,7 @@ bool always() { return true; }
 }  // namespace
 
 TEST_CASE("a case shrinks to the flags that make it wrong") {
-  const Case c{Kind::run,
+  const Case c{CaseKind::run,
                {{"mesh", "dp=4,pp=2"},
                 {"layers", "5"},
                 {"zero", "2"},
@@ -42,7 +42,7 @@ TEST_CASE("a case shrinks to the flags that make it wrong") {
 }
 
 TEST_CASE("a change shrinks too, and time ends the search") {
-  const Case c{Kind::bits,
+  const Case c{CaseKind::bits,
                {{"mesh", "dp=2"}, {"layers", "4"}, {"steps", "3"}},
                {{"recompute", "full"}, {"check-replicas", "1"}}};
   const auto wrong = [](const Case& candidate) { return with(candidate.change, {})["check-replicas"] == "1"; };

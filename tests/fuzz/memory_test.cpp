@@ -1,5 +1,6 @@
-// Whatever a text says, a parser of JSON may allocate at most 128 MiB beyond it, and any other parser 64 MiB. This program counts the bytes of every
-// operator new. For these inputs a naive parser would allocate ten to a hundred times their size.
+// Whatever a text says, a parser of JSON may allocate at most 128 MiB beyond it, and any other parser 64 MiB. This
+// program counts the bytes of every operator new. For these inputs a naive parser would allocate ten to a hundred times
+// their size.
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <malloc.h>

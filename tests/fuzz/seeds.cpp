@@ -48,7 +48,7 @@ std::string array_with(std::string_view dictionary, std::string_view data) {
   return text + std::string(dictionary) + std::string(data);
 }
 
-/// An archive of these files. `change` may alter what the directory says of each, and its bytes.
+/// An archive of these files. `change` may alter what the directory says about each, and its bytes.
 template <class Change>
 std::string archive_of(const std::vector<std::pair<std::string, std::string>>& files, const Change& change) {
   std::string text, directory;

@@ -1,5 +1,5 @@
-// Decoders with the parts of later models against PyTorch (make_decoders.py), in f64 and f32 and on meshes: logits, loss
-// and every gradient.
+// Decoders with the parts of later models against PyTorch (make_decoders.py), in f64 and f32 and on meshes: logits,
+// loss and every gradient.
 #include "tests/golden/decoder_case.h"
 
 using namespace trireme;

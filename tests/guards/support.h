@@ -46,8 +46,8 @@ inline void make_steps(Guards& guards, Trainer& trainer, const GptOptions& o, Pr
                        const std::function<void(bool updated)>& after = {}) {
   while (progress.steps < steps) {
     if (before) before(progress.steps + 1);
-    const Trainer::Pass pass = gradients_of_step(trainer, o, trainer.model().mesh(), progress.samples);
-    const bool updated = guards.checked_update(pass, 3e-3);
+    const Trainer::GradientReport report = gradients_of_step(trainer, o, trainer.model().mesh(), progress.samples);
+    const bool updated = guards.checked_update(report, 3e-3);
     if (after) after(updated);
   }
 }

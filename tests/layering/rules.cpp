@@ -35,7 +35,8 @@ const std::vector<Layer>& layers() {
       {"parallel/comm/hosts", 3, {"core", "parallel/comm", "parallel/comm/watch"}},
       {"parallel/parameters", 3},
       {"parallel/pipeline", 3},
-      // Ranks as threads and processes, and collectives made of their messages. What is done with all weights of a model: sums of gradients, files.
+      // Ranks as threads and processes, and collectives made of their messages. What is done with all weights of a
+      // model: sums of gradients, files.
       {"parallel/comm/algorithms", 4, {"core", "parallel/comm", "parallel/comm/watch", "parallel/comm/common"}},
       {"parallel/comm/threads", 4, {"core", "parallel/comm", "parallel/comm/watch", "parallel/comm/common"}},
       {"parallel/comm/mpi",

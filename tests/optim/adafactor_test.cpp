@@ -237,9 +237,9 @@ TEST_CASE("whole matrices: vectors, a reader, and numbers that owners share") {
           sums.push_back({Tensor::zeros({p.placements.ep.sharded() ? all / mesh->size(Axis::ep) : all})});
         }
         const optim::WholeMatrices whole(data->shards(), *mesh);
-        whole.read(pieces, [&](const optim::WholeMatrices::Place& place, const Tensor& x) {
+        whole.read(pieces, [&](const optim::WholeMatrices::MatrixId& id, const Tensor& x) {
           CHECK(x.dims() == 2);
-          sums[place.shard][0].data<float>()[place.index] = static_cast<float>(sum(x).item());
+          sums[id.shard][0].data<float>()[id.index] = static_cast<float>(sum(x).item());
         });
         whole.share(sums);
         for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -30,13 +30,13 @@ Step run(GptOptions o, const std::string& pipeline) {
   Step step;
   std::mutex mutex;
   on_ranks(o, [&](Trainer& trainer, const GptOptions& options, const DeviceMesh& mesh) {
-    const Trainer::Pass pass = gradients_of_step(trainer, options, mesh);
-    const double loss = pipeline::global_loss(mesh, pass.pipeline.loss);
+    const Trainer::GradientReport report = gradients_of_step(trainer, options, mesh);
+    const double loss = pipeline::global_loss(mesh, report.pipeline.loss);
     const pipeline::ScheduleCosts& figures = trainer.executor().costs();
-    CHECK(pass.pipeline.peak_live == figures.peak_live[static_cast<std::size_t>(mesh.coord(Axis::pp))]);
+    CHECK(report.pipeline.peak_live == figures.peak_live[static_cast<std::size_t>(mesh.coord(Axis::pp))]);
     const std::scoped_lock lock(mutex);
     step.loss = loss;
-    step.buckets_overlapped += pass.sums.buckets_overlapped;
+    step.buckets_overlapped += report.sums.buckets_overlapped;
     for (const ParameterPtr& p : trainer.model().parameters()) {
       std::vector<float>& gradient = step.gradients[fmt::format("{}@{}", p->name, mesh.coord(Axis::tp))];
       const std::vector<float> mine(p->grad().data<float>(), p->grad().data<float>() + p->grad().count());

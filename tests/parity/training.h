@@ -30,8 +30,8 @@ inline Batch made_up_batch(const GptOptions& o, std::int64_t first, std::int64_t
 }
 
 /// The gradients of one step in this rank's Trainer.
-inline Trainer::Pass gradients_of_step(Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh,
-                                       std::int64_t consumed = 0) {
+inline Trainer::GradientReport gradients_of_step(Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh,
+                                                 std::int64_t consumed = 0) {
   const BatchSizes sizes = o.batch_sizes();
   const BatchPlan plan = sizes.on_rank(mesh.coord(Axis::dp));
   const auto next = [&](int i) { return made_up_batch(o, plan.first_sample(consumed, i), sizes.micro_batch); };

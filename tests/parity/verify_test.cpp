@@ -24,9 +24,9 @@ double loss_of_step(GptOptions o, bool verify, const Change& change) {
         const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(world) : world, o.mesh.shape);
         Trainer trainer(make_gpt(o, o.model.config, mesh), o);
         change(trainer, *mesh);
-        const Trainer::Pass pass = gradients_of_step(trainer, o, *mesh);
+        const Trainer::GradientReport report = gradients_of_step(trainer, o, *mesh);
         trainer.update(1e-3, trainer.gradient_norm());
-        const double whole = pipeline::global_loss(*mesh, pass.pipeline.loss);
+        const double whole = pipeline::global_loss(*mesh, report.pipeline.loss);
         if (mesh->rank() == 0) loss = whole;
       });
   return loss;

@@ -252,8 +252,8 @@ TEST_CASE("reference: a model and its trainer") {
                     options);
     Loader loader(source, options.batch_sizes().on_rank(mesh->coord(Axis::dp)));
     for (int step = 0; step < 50; ++step) {
-      const auto pass = trainer.gradients([&](int) { return loader.next(); }, 1.0 / 32);
-      StepNumbers numbers = trainer.numbers(pass);  // of the whole batch, the same on every rank
+      const auto report = trainer.gradients([&](int) { return loader.next(); }, 1.0 / 32);
+      StepNumbers numbers = trainer.numbers(report);  // of the whole batch, the same on every rank
       trainer.update(/*lr=*/1e-2, numbers.norm());
       if (mesh->rank() == 0) (step == 0 ? first : last) = numbers.loss();
     }

@@ -29,7 +29,7 @@ class AnyOrderGroup final : public comm::CollectiveGroup {
   Work submit(comm::Collective c, Launch launch) override {
     if (c.order == SumOrder::ranks || size() == 1) return comm::dispatch(*inner_, c, launch);
     ++sums_;
-    const bool scatters = c.kind == comm::Kind::reduce_scatter;
+    const bool scatters = c.kind == comm::CollectiveKind::reduce_scatter;
     const Tensor x = view::reshape(c.x.detach(), {c.x.count()});
     const Tensor all = Tensor::empty({size(), x.count()}, x.dtype());
     inner_->all_gather(x, all).wait();

@@ -23,7 +23,8 @@ inline WeightMap hugging_face_map(const GptConfig& config) {
   return {};
 }
 
-/// What this rank holds of the gradients, in the places of the weights; of frozen parameters, the weights. Without ZeRO.
+/// What this rank holds of the gradients, in the places of the weights; of frozen parameters, the weights. Without
+/// ZeRO.
 inline std::vector<checkpoint::HeldTensor> held_gradients(Gpt& model) {
   std::vector<checkpoint::HeldTensor> held = nn::detail::held_weights(model).tensors;
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {

@@ -113,18 +113,18 @@ TEST_CASE("every metric has its help and type before it, and its name once") {
 }
 
 TEST_CASE("how long each rank works") {
-  watch::Board board(3);
-  const auto show = [&board](int rank, std::int64_t step, float backward, float waited) {
+  watch::RankPages pages(3);
+  const auto show = [&pages](int rank, std::int64_t step, float backward, float waited) {
     watch::StepTimes times{.step = step, .seconds = {}};
     times.seconds[static_cast<std::size_t>(Phase::backward)] = backward;
     times.seconds[static_cast<std::size_t>(Phase::communication)] = waited;
-    board.page(rank).times[static_cast<std::size_t>(step) % watch::RankPage::steps].write(times);
+    pages.page(rank).times[static_cast<std::size_t>(step) % watch::RankPage::steps].write(times);
   };
   show(0, 1, 0.25F, 9);
   show(0, 2, 0.75F, 9);
   show(2, 1, 2, 9);
-  board.page(2).work = 7;
-  const std::string page = RunMetrics().page(&board);
+  pages.page(2).work = 7;
+  const std::string page = RunMetrics().page(&pages);
   CHECK(contains(page, "trireme_rank_working_seconds{rank=\"0\",work=\"0\"} 0.5\n"));
   CHECK(contains(page, "trireme_rank_working_seconds{rank=\"2\",work=\"7\"} 2\n"));
   CHECK_FALSE(contains(page, "rank=\"1\""));

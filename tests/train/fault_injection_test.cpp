@@ -19,7 +19,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 using fault::Fault;
-using fault::Kind;
+using fault::FaultKind;
 using fault::Point;
 
 namespace fault_injection_test {
@@ -92,7 +92,7 @@ TEST_CASE("faults are read with their defaults") {
   const std::vector<Fault> faults =
       fault::parse("kill@rank=1,step=5;slow@step=2-4,ms=30,rank=all,point=data,start=any;spike@step=3,factor=1e4");
   REQUIRE(faults.size() == 3);
-  CHECK(faults[0].kind == Kind::kill);
+  CHECK(faults[0].kind == FaultKind::kill);
   CHECK(faults[0].rank == 1);
   CHECK(faults[0].first_step == 5);
   CHECK(faults[0].last_step == 5);

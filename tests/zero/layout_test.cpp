@@ -10,7 +10,7 @@ TEST_CASE("rows are shared evenly, the first ranks have one more, and a rank may
     for (const int ranks : {1, 2, 3, 5}) {
       std::int64_t end = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Span span = even_share(extent, ranks, rank);
+        const DimRange span = even_share(extent, ranks, rank);
         CHECK(span.start == end);
         CHECK(span.length == extent / ranks + (rank < extent % ranks ? 1 : 0));
         end += span.length;

@@ -33,8 +33,9 @@ std::vector<double> norms_of(GptOptions o, const Cut& cut) {
     std::vector<double> mine;
     double loss = 0;
     for (int step = 0; step < steps; ++step) {
-      const Trainer::Pass pass = gradients_of_step(trainer, options, mesh, options.batch_sizes().global_batch * step);
-      loss = pipeline::global_loss(mesh, pass.pipeline.loss);
+      const Trainer::GradientReport report =
+          gradients_of_step(trainer, options, mesh, options.batch_sizes().global_batch * step);
+      loss = pipeline::global_loss(mesh, report.pipeline.loss);
       mine.push_back(trainer.gradient_norm());
       trainer.update(1e-2, mine.back());
     }

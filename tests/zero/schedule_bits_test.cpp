@@ -36,8 +36,9 @@ Outcome run(GptOptions o, std::int64_t zero, const std::string& pipeline) {
       }
     };
     for (int step = 0; step < 2; ++step) {
-      const Trainer::Pass pass = gradients_of_step(trainer, options, mesh, options.batch_sizes().global_batch * step);
-      const double loss = pipeline::global_loss(mesh, pass.pipeline.loss), norm = trainer.gradient_norm();
+      const Trainer::GradientReport report =
+          gradients_of_step(trainer, options, mesh, options.batch_sizes().global_batch * step);
+      const double loss = pipeline::global_loss(mesh, report.pipeline.loss), norm = trainer.gradient_norm();
       keep(fmt::format("gradient {}", step), trainer.gradient_pieces());
       trainer.update(1e-2, norm);
       if (mesh.rank() > 0) continue;

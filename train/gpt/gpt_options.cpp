@@ -48,7 +48,7 @@ void declare_documents(Flags& flags, DataOptions& o) {
 
 namespace {
 
-/// What decoders of later years have besides the parts of GPT-2 and Llama.
+/// Parts of later decoders that GPT-2 and Llama do not have.
 void declare_newer_parts(Flags& flags, GptConfig& c) {
   flags.add_switch("qkv-bias", c.qkv_bias, "biases of queries, keys and values, also without --bias (Qwen2)");
   flags.only_with("bias", "off", [&c] { return !c.bias; });

@@ -9,8 +9,9 @@ namespace {
 
 /// Elements that a block keeps per token for its backward. The inputs of two norms (split over tp with sequence
 /// parallelism) and their outputs. Split over tp: q and the output of attention, k and v, and the hidden features
-/// before and after the activation (of a gated MLP: a third tensor). With experts: the hidden features of the experts that
-/// compute a token, and the input and output of each chosen expert. With norms after attention and the MLP: their inputs.
+/// before and after the activation (of a gated MLP: a third tensor). With experts: the hidden features of the experts
+/// that compute a token, and the input and output of each chosen expert. With norms after attention and the MLP: their
+/// inputs.
 double kept_per_token(const TrainOptions& o, const GptConfig& c, bool experts) {
   const double tp = o.mesh.shape.size(Axis::tp);
   const bool sequence = o.mesh.parallelism().sequence && tp > 1;

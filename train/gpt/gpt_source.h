@@ -1,4 +1,5 @@
-// GptSource: a GPT that was saved, whoever saved it. This is the one place that decides what kind of folder a path is:
+// GptSource: a GPT that this or another program has saved. This is the one place that decides what kind of folder a
+// path is:
 //
 //   a model in Hugging Face's layout     config.json with a model_type: models/hugging_face/folder.h
 //   a GGUF file                          models/gguf/model_file.h
@@ -74,7 +75,8 @@ class GptSource {
 /// The configuration alone, which is quick: what `--init-from PATH` describes. Throws as GptSource().
 GptConfig read_gpt_config(const std::string& path);
 
-/// What the folder of adapters says of a model of `base`: rank, factor and targets. Throws as hugging_face::Adapter().
+/// What the folder of adapters says about a model of `base`: rank, factor and targets. Throws as
+/// hugging_face::Adapter().
 nn::LoraOptions read_adapter_options(const std::string& adapter, const GptConfig& base);
 
 /// Throws ExitCode::usage, naming all flags, if `asked`, what the flags describe, computes something else than `saved`,

@@ -238,8 +238,7 @@ std::shared_ptr<const Tokenizer> GptTask::own_tokenizer() const {
   return GptSource(*alone, o_.model.read_from).tokenizer();
 }
 
-/// What the model's users need goes on with it: that of the model of --init-from, with the template it is trained with
-/// now.
+/// Takes over what users of the model of --init-from need, and replaces its template by the one it is trained with now.
 void GptTask::set_usage() {
   if (!o_.model.init_from.empty()) {
     const std::shared_ptr<ProcessGroup> alone = self_group();

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// Declares --mesh, --ranks, --device and --threads. `axes`: what --help says of --mesh.
+/// Declares --mesh, --ranks, --device and --threads. `axes`: what --help says about --mesh.
 void declare_ranks(Flags& flags, GptOptions& options, const std::string& axes);
 
 /// Fills in what follows from the flags, before run_ranks(). `flags`: all of them, which must be equal on all ranks.

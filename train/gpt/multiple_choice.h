@@ -15,7 +15,7 @@ namespace trireme {
 /// The tokens of an option. A context without a token is the end-of-text token; without one, ExitCode::data.
 Continuation encode_option(const Tokenizer& tokenizer, const Question::Option& option);
 
-/// How many questions were answered rightly, when the answer is that with the largest ...
+/// The fraction of the questions that were answered correctly, if the answer is that with the largest ...
 struct ChoiceScore {
   std::int64_t questions = 0;
   std::int64_t cut = 0;           ///< questions longer than the model's context: their beginning was not seen
@@ -24,7 +24,7 @@ struct ChoiceScore {
   double accuracy_per_byte = 0;   ///< ... log-probability divided by the bytes of the answer
 };
 
-/// The scores of all options of all questions, question by question, and what they amount to.
+/// The scores of all options of all questions, question by question, and their summary.
 struct ScoredQuestions {
   std::vector<std::vector<ContinuationScore>> options;
   std::vector<std::size_t> chosen;  ///< of each question the option with the largest probability

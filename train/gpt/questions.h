@@ -8,8 +8,8 @@
 //   CORE, schema    {"context_options": [TEXT, ..], "continuation": TEXT, "gold": 0}
 //   CORE, language  {"context": TEXT, "continuation": TEXT}
 //
-// The context is followed by a space and the answer, of which white space around it is left out; if the line has
-// "delimiter": TEXT, by that text and the answer as it is. An ARC question becomes
+// The context is followed by a space and the answer without the white space around it. If the line has "delimiter":
+// TEXT, it is followed by that text and the unchanged answer. An ARC question becomes
 // "Question: TEXT\nAnswer:". "label" may also be a text with a number ("0"). Other fields are ignored. In the schema
 // form (Winograd) the contexts differ and the continuation is the same. In the language form the answer is right if
 // each of its tokens is the likeliest (LAMBADA).

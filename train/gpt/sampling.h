@@ -3,7 +3,7 @@
 //   repetition_penalty r   tokens of the prompt and the generated text: z > 0: z / r, else z r
 //   frequency_penalty f    generated tokens: z - f n, where n is how often the token was generated
 //   presence_penalty p     generated tokens: z - p
-//   temperature T          z / T; T = 0: the token with the largest z, and nothing of the following
+//   temperature T          z / T; T = 0: the token with the largest z; the steps below are skipped
 //   top_k K                only the K largest
 //   top_p P                of these, only the smallest set of likeliest tokens with a probability of P or more
 //   min_p M                of these, only tokens with a probability of M times the largest, or more

@@ -29,8 +29,8 @@ struct UsageTexts {
   bool operator==(const UsageTexts&) const = default;
 };
 
-/// Adds the special token `text`, which ends a turn, to the tokens that end a text. Does nothing if the tokenizer has no
-/// such token.
+/// Adds the special token `text`, which ends a turn, to the tokens that end a text. Does nothing if the tokenizer has
+/// no such token.
 void add_end(UsageTexts& usage, const Tokenizer& tokenizer, const std::string& text);
 
 }  // namespace trireme

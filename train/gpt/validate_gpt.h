@@ -12,7 +12,8 @@ void validate(const GptOptions& options);
 /// Checks the model and its mesh only, for programs without other options.
 void validate_model(const GptConfig& model, const MeshShape& mesh);
 
-/// Checks that attention on the device supports the heads and scores of a model. The model was saved, or passed validate_model().
+/// Checks that attention on the device supports the heads and scores of a model. The model was saved, or passed
+/// validate_model().
 void validate_heads(const GptConfig& model, Device device);
 
 }  // namespace trireme

@@ -79,10 +79,10 @@ ProcessGroup::Deadline timeout_of(const TrainOptions& options) { return ProcessG
 Rank make_rank(std::shared_ptr<ProcessGroup> world) {
   std::string where = fmt::format("rank {}", world->rank());
   Rank rank{.world = std::move(world), .where = std::move(where)};
-  const std::shared_ptr<watch::Board>& board = watch::Beacon::current()->board();
+  const std::shared_ptr<watch::RankPages>& pages = watch::Beacon::current()->pages();
   int first = 0;  // the lowest rank that this one can see
-  while (!board->visible(first)) ++first;
-  if (first == rank.world->rank()) rank.stragglers = std::make_shared<watch::StragglerWatch>(board);
+  while (!pages->visible(first)) ++first;
+  if (first == rank.world->rank()) rank.stragglers = std::make_shared<watch::StragglerWatch>(pages);
   return rank;
 }
 
@@ -90,20 +90,20 @@ Rank make_rank(std::shared_ptr<ProcessGroup> world) {
 bool is_loss_of_ranks(ExitCode code) { return code == ExitCode::retryable || code == ExitCode::desync; }
 
 /// The last actions of all ranks: recorded when a rank was lost, otherwise taken now.
-std::string flight_record(const watch::Board& board, const std::exception_ptr& error) {
+std::string flight_record(const watch::RankPages& pages, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const PlacedLoss& loss) { return loss.record(); } catch (...) {
-    return watch::flight_record(board);
+    return watch::flight_record(pages);
   }
 }
 
 /// Writes the error message and the flight record into the run's folder, and prints the path.
-void write_flight_record(const FolderName& folder, const watch::Board& board, const std::exception_ptr& error) {
+void write_flight_record(const FolderName& folder, const watch::RankPages& pages, const std::exception_ptr& error) {
   std::error_code absent;
   const std::string out = folder.get();
   if (out.empty() || !std::filesystem::is_directory(out, absent)) return;
-  const std::string record = flight_record(board, error);
+  const std::string record = flight_record(pages, error);
   if (record.empty()) return;  // another host writes it
   const std::filesystem::path path = std::filesystem::path(out) / "flight_recorder.txt";
   try {
@@ -116,15 +116,15 @@ void write_flight_record(const FolderName& folder, const watch::Board& board, co
 void run_as_threads(const TrainOptions& options, int ranks, int threads, const std::function<void(Rank&)>& body) {
   std::mutex mutex;
   std::vector<std::pair<std::exception_ptr, Rank>> failures;
-  std::shared_ptr<watch::Board> board;
+  std::shared_ptr<watch::RankPages> pages;
   const auto folder = std::make_shared<FolderName>(options.run.out);
   // Called when a rank's thread will not return, so the others cannot be joined.
   const auto end = [&](const std::exception_ptr& error) {
     const std::exception_ptr loss = placed_loss(error);
     const int code = report(loss);
-    const std::shared_ptr<watch::Board> current = [&] {
+    const std::shared_ptr<watch::RankPages> current = [&] {
       const std::scoped_lock lock(mutex);
-      return board;
+      return pages;
     }();
     if (current) write_flight_record(*folder, *current, loss);
     std::fflush(nullptr);
@@ -138,7 +138,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
                          rank.folder = folder;
                          {
                            const std::scoped_lock lock(mutex);
-                           board = watch::Beacon::current()->board();
+                           pages = watch::Beacon::current()->pages();
                          }
                          try {
                            body(rank);
@@ -156,7 +156,7 @@ void run_as_threads(const TrainOptions& options, int ranks, int threads, const s
       throw;
     }
   } catch (const Error& error) {
-    if (ranks > 1 && is_loss_of_ranks(error.code())) write_flight_record(*folder, *board, std::current_exception());
+    if (ranks > 1 && is_loss_of_ranks(error.code())) write_flight_record(*folder, *pages, std::current_exception());
     throw;
   }
 }
@@ -179,10 +179,10 @@ void with_memory_estimate(const std::string& estimate, const std::function<void(
   static std::atomic_flag ending;
   while (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::seconds(1));  // another thread ends it
   const int code = report(error);
-  const std::shared_ptr<const watch::Board> board = watch::mpi_board();
-  if (board && board->ranks() > 1 && is_loss_of_ranks(to_error(error).code())) {
+  const std::shared_ptr<const watch::RankPages> pages = watch::mpi_rank_pages();
+  if (pages && pages->ranks() > 1 && is_loss_of_ranks(to_error(error).code())) {
     if (!first_to_report()) mpi_leave(code);  // another process writes it and ends the job
-    write_flight_record(folder, *board, error);
+    write_flight_record(folder, *pages, error);
   }
   mpi_abort(code);
 }
@@ -226,7 +226,7 @@ void run_as_process(const TrainOptions& options, int threads, const std::functio
     common.insert(common.end(), read.begin(), read.end());
     require_common(*rank.world, common);
     body(rank);
-    watch::Beacon::current()->set_state(watch::State::ended);
+    watch::Beacon::current()->set_state(watch::RankState::ended);
   } catch (...) {
     try {
       rethrow_placed(rank);

@@ -20,20 +20,21 @@ Guards::Guards(const TrainOptions& options, Trainer& trainer, Checkpointing* che
 }
 
 // Every rank sees the same loss and norm, and so throws the same error: all can still complete a pending save together.
-bool Guards::checked_update(const Trainer::Pass& pass, double lr) {
+bool Guards::checked_update(const Trainer::GradientReport& report, double lr) {
   try {
-    return update_or_skip(pass, lr);
+    return update_or_skip(report, lr);
   } catch (const Error& error) {
     if (error.code() == ExitCode::numerical && checkpoints_ != nullptr) checkpoints_->complete();
     throw;
   }
 }
 
-bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
-  StepNumbers numbers = trainer_.numbers(pass);
+bool Guards::update_or_skip(const Trainer::GradientReport& report, double lr) {
+  StepNumbers numbers = trainer_.numbers(report);
   // A loss that is judged must be known first. Otherwise a GPU begins the update while the host still waits.
-  const bool judged = options_.guards.spike_threshold > 0 && checkpoints_ != nullptr && checkpoints_->can_roll_back();
-  if (!judged) trainer_.queue_update(lr, numbers);
+  const bool checks_spikes =
+      options_.guards.spike_threshold > 0 && checkpoints_ != nullptr && checkpoints_->can_roll_back();
+  if (!checks_spikes) trainer_.queue_update(lr, numbers);
   norm_ = numbers.norm();
   loss_ = numbers.loss();
   progress_.samples += options_.batch_sizes().global_batch;
@@ -45,7 +46,7 @@ bool Guards::update_or_skip(const Trainer::Pass& pass, double lr) {
     skip();
     return false;
   }
-  if (!overflow && judged && detector_.is_spike(loss_)) {
+  if (!overflow && checks_spikes && detector_.is_spike(loss_)) {
     roll_back();
     return false;
   }

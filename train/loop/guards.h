@@ -28,13 +28,13 @@ class Guards {
   /// After Trainer::gradients(): makes the update with learning rate `lr` and returns true; or reports why not, and
   /// returns false. Throws ExitCode::numerical after too many skips or rollbacks, and ExitCode::retryable if copies
   /// differ. Collective over the mesh.
-  bool checked_update(const Trainer::Pass& pass, double lr);
+  bool checked_update(const Trainer::GradientReport& report, double lr);
 
   double loss() const { return loss_; }  ///< of the last step's global batch
   double norm() const { return norm_; }  ///< of its gradient, before clipping
 
  private:
-  bool update_or_skip(const Trainer::Pass& pass, double lr);
+  bool update_or_skip(const Trainer::GradientReport& report, double lr);
   void skip();
   void roll_back();
 

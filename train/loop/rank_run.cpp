@@ -90,10 +90,10 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
     rank_.begin_step(progress_.steps + 1);
     mark.begin_step();
     const CommunicationTimes before = CommunicationClock::current()->read();
-    const Trainer::Pass made = gradients(loader);
+    const Trainer::GradientReport report = gradients(loader);
     // Clips by the norm of the whole gradient and updates the weights; skips the update if a check fails.
     const double lr = lr_schedule.at(progress_.steps);
-    const bool updated = timed(Phase::optimizer, [&] { return guards.checked_update(made, lr); });
+    const bool updated = timed(Phase::optimizer, [&] { return guards.checked_update(report, lr); });
     profiling.after_step();
     communication_ = communication_ + (CommunicationClock::current()->read() - before);
     if (!updated) {  // goes on at this step with other samples, or after a rollback at an earlier step
@@ -198,16 +198,16 @@ void RankRun::begin() {
 
 // ---- a step ---------------------------------------------------------------------------------------------------------
 
-Trainer::Pass RankRun::gradients(Loader& loader) {
+Trainer::GradientReport RankRun::gradients(Loader& loader) {
   // Sums of gradients over data start during the last backward, with ZeRO 2 and 3 during each.
   const std::int64_t targets = source_->targets_of(loader.consumed(), batch_.global_batch).value_or(targets_per_step_);
-  const Trainer::Pass made = trainer_.gradients([&](int) { return loader.next(); },
-                                                1.0 / static_cast<double>(std::max<std::int64_t>(1, targets)));
-  times_.add(Phase::data, made.fetch_seconds);
-  times_.add(Phase::forward, made.pipeline.forward_seconds);
-  times_.add(Phase::backward, made.pipeline.backward_seconds);
-  times_.add(Phase::communication, made.pipeline.waiting_seconds + made.sums.exposed_seconds);
-  return made;
+  const Trainer::GradientReport report = trainer_.gradients(
+      [&](int) { return loader.next(); }, 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets)));
+  times_.add(Phase::data, report.fetch_seconds);
+  times_.add(Phase::forward, report.pipeline.forward_seconds);
+  times_.add(Phase::backward, report.pipeline.backward_seconds);
+  times_.add(Phase::communication, report.pipeline.waiting_seconds + report.sums.exposed_seconds);
+  return report;
 }
 
 /// After an update: logs the step, and computes the validation loss and the sample if they are due.

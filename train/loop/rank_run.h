@@ -41,7 +41,7 @@ class RankRun {
   std::optional<Resumed> resume();
   void begin();
   void train(const std::optional<Resumed>& resumed);
-  Trainer::Pass gradients(Loader& loader);
+  Trainer::GradientReport gradients(Loader& loader);
   void report_step(double lr, const Guards& guards, Checkpointing& checkpoints);
   void log(double lr, const Guards& guards, bool evaluated);
   template <class F>

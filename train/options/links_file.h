@@ -1,4 +1,4 @@
-// The file of --links: nodes, and the links within and between them, for rank threads that play a cluster.
+// The file of --links: nodes, and the links within and between them, so that rank threads can imitate a cluster.
 //
 //   {"ranks_per_node": 4,
 //    "within":  {"latency_us": 5,   "gb_per_s": 10},
@@ -16,8 +16,8 @@
 
 namespace trireme {
 
-/// `text`: of the file `path`. Throws ExitCode::usage, naming the field, for what is not such an object or does not fit
-/// `ranks` ranks.
+/// `text`: of the file `path`. Throws ExitCode::usage, naming the field, if the text is not such an object, or does not
+/// fit `ranks` ranks.
 comm::Links parse_links(std::string_view text, const std::filesystem::path& path, int ranks);
 /// The same of a file. Throws ExitCode::usage if it cannot be read.
 comm::Links read_links(const std::filesystem::path& path, int ranks);

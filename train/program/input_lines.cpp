@@ -36,11 +36,11 @@ bool InputLines::read_more() {
     if (ready > 0 || (ready < 0 && errno != EINTR)) break;
     Heartbeat::beat();
   }
-  std::array<char, 1 << 14> chunk;
+  std::array<char, 1 << 14> block;
   ssize_t count = -1;
-  do { count = ::read(STDIN_FILENO, chunk.data(), chunk.size()); } while (count < 0 && errno == EINTR);
+  do { count = ::read(STDIN_FILENO, block.data(), block.size()); } while (count < 0 && errno == EINTR);
   if (count < 0) fail(ExitCode::io, "io", "cannot read standard input: {}", std::strerror(errno));
-  read_.append(chunk.data(), static_cast<std::size_t>(count));
+  read_.append(block.data(), static_cast<std::size_t>(count));
   return count > 0;
 }
 

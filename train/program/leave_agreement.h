@@ -17,8 +17,8 @@ class LeaveAgreement {
   LeaveAgreement(ProcessGroup& world, std::function<bool()> asked);
 
   /// Whether `asked` was true on any rank. Call it on all ranks alike, before each token or batch: all get the same
-  /// answer. Talking costs more than a token of a small model, so the ranks talk about every 50 ms. From the time that
-  /// calls have taken so far, they agree on the number of calls in between.
+  /// answer. Communicating costs more than a token of a small model, so the ranks communicate about every 50 ms. From
+  /// the time that calls have taken so far, they agree on the number of calls in between.
   bool operator()();
 
  private:

@@ -46,11 +46,11 @@ int ranks_here(const TrainOptions& o) {
   return std::clamp(launched_local_ranks(process_environment).value_or(1), 1, all);
 }
 
-struct Need {
+struct MemoryNeed {
   double state = 0, activations = 0;  // bytes
 };
 
-Need need_of(const TrainOptions& o, const ParameterCounts& parameters, const ActivationBytes& activations) {
+MemoryNeed need_of(const TrainOptions& o, const ParameterCounts& parameters, const ActivationBytes& activations) {
   const double here = static_cast<double>(ranks_here(o)) / o.mesh.shape.ranks();
   const std::vector<double> live = live_micro_batches(o);
   double of_pipeline = 0;  // of one rank of each stage
@@ -93,7 +93,7 @@ class Search {
   bool fits(TrainOptions changed, std::int64_t micro_batch) const {
     changed.batch = {.micro_batch = micro_batch, .global_batch = options_.batch_sizes().global_batch};
     try {
-      const Need need = need_of(changed, parameters_, activations_);
+      const MemoryNeed need = need_of(changed, parameters_, activations_);
       return need.state + with_room * need.activations <= bytes_;
     } catch (const Error&) { return false; }  // a number of micro-batches that the schedule does not take
   }
@@ -131,7 +131,7 @@ UsableMemory usable_memory(const TrainOptions& o) {
 
 void require_memory(const TrainOptions& o, const ParameterCounts& parameters, const ActivationBytes& activations,
                     const UsableMemory& usable) {
-  const Need need = need_of(o, parameters, activations);
+  const MemoryNeed need = need_of(o, parameters, activations);
   const double least = need.state + certain * need.activations;
   if (least <= usable.bytes) return;
   const std::string found = Search(o, parameters, activations, usable.bytes).found();

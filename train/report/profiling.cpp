@@ -84,8 +84,8 @@ double outermost_seconds(const std::vector<ProfileEvent>& events, std::string_vi
   return seconds;
 }
 
-/// The columns of the table of kernels, for a line of `columns`; 0: any width. A narrow line leaves out the rates, and a
-/// narrower one also the share of the roofline, so that names stay long enough to tell kernels apart.
+/// The columns of the table of kernels, for a line of `columns`; 0: any width. A narrow line leaves out the rates, and
+/// a narrower one also the share of the roofline, so that names stay long enough to tell kernels apart.
 class TableColumns {
  public:
   TableColumns(const std::optional<MachineSpeed>& machine, int columns) {

@@ -183,12 +183,12 @@ void Checkpointing::begin(Progress progress, bool only_best) {
   can_roll_back_ = true;
   if (beats_best(progress.steps)) best_step_ = progress.steps;
   saving_loss_.reset();
-  std::optional<checkpoint::Judgement> judgement;
+  std::optional<checkpoint::ValidationLoss> validation_loss;
   if (options_.run.keep_best && validated_.first == progress.steps) {
     saving_loss_ = validated_.second;
-    judgement = {.loss = validated_.second, .only_best = only_best};
+    validation_loss = {.loss = validated_.second, .only_best = only_best};
   }
-  saver_->begin(progress, judgement);
+  saver_->begin(progress, validation_loss);
   for (StepObserver* observer : trainer_.observers()) observer->save_begun();
 }
 

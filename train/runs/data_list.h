@@ -1,5 +1,5 @@
-// data.txt in a run's folder: the files that the run was trained on, below a title one in each line, as HASH BYTES NAME.
-// A run that resumes with other data says with it which file differs.
+// data.txt in a run's folder: the files that the run was trained on, below a title one in each line, as HASH BYTES
+// NAME. A run that resumes with other data says with it which file differs.
 // Read next: train/runs/run_folder.h, which writes it; data/corpus.h.
 #pragma once
 

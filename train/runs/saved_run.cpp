@@ -205,9 +205,9 @@ RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& op
       configuration_(std::move(configuration)),
       saver_(out / checkpoints_name, model.mesh(), keep) {}
 
-void RunSaver::begin(const Progress& progress, std::optional<checkpoint::Judgement> judgement) {
+void RunSaver::begin(const Progress& progress, std::optional<checkpoint::ValidationLoss> validation_loss) {
   saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_),
-               judgement);
+               validation_loss);
 }
 
 Saved saved_event(const checkpoint::Saved& saved, bool best) {

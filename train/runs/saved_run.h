@@ -22,7 +22,7 @@ class RunSaver {
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
   // These functions are those of checkpoint::Saver.
-  void begin(const Progress& progress, std::optional<checkpoint::Judgement> judgement = {});
+  void begin(const Progress& progress, std::optional<checkpoint::ValidationLoss> validation_loss = {});
   bool busy() const { return saver_.busy(); }
   bool committing() const { return saver_.committing(); }
   std::int64_t step() const { return saver_.step(); }

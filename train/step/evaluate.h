@@ -19,8 +19,8 @@ double validation_loss(Model& model, const ValidationSource& samples, std::int64
                        const std::function<void(std::int64_t done, std::int64_t all)>& progress = {},
                        const std::optional<Shape>& hidden = std::nullopt);
 
-/// The same, unless `leave` is true on any rank: then the evaluation ends soon, on all ranks, without a loss. With pp > 1
-/// it ends after at most 32 batches, as the stages work on different ones.
+/// The same, unless `leave` is true on any rank: then the evaluation ends soon, on all ranks, without a loss. With pp >
+/// 1 it ends after at most 32 batches, as the stages work on different ones.
 std::optional<double> validation_loss_unless(const std::function<bool()>& leave, Model& model,
                                              const ValidationSource& samples, std::int64_t batch,
                                              const std::function<void(std::int64_t done, std::int64_t all)>& progress,

@@ -12,9 +12,9 @@ GradientWatch::GradientWatch(const ParameterList& parameters) {
     parameter->leaf().on_grad_ready([this, p = parameter.get()] { ready(*p); });
 }
 
-void GradientWatch::begin(Look look, const std::vector<Batch>& batches) {
-  look_ = look;
-  looking_ = false;
+void GradientWatch::begin(CheckTime check_time, const std::vector<Batch>& batches) {
+  check_time_ = check_time;
+  checking_ = false;
   batches_ = &batches;
   unread_.clear();
   found_ = {};
@@ -32,7 +32,7 @@ std::vector<std::int64_t> GradientWatch::samples_of(int microbatch) const {
 
 void GradientWatch::loss(const Tensor& value, int stage, int microbatch) {
   unread_.push_back({value.detach(), stage, microbatch});
-  if (look_ != Look::never) read_losses();  // before the gradients that it may spoil
+  if (check_time_ != CheckTime::never) read_losses();  // before the gradients that it may spoil
 }
 
 void GradientWatch::read_losses() {
@@ -50,7 +50,7 @@ const NonFinite& GradientWatch::found() {
 }
 
 void GradientWatch::backward(int stage, int microbatch, bool last) {
-  looking_ = look_ == Look::in_every_backward || (look_ == Look::in_last_backward && last);
+  checking_ = check_time_ == CheckTime::in_every_backward || (check_time_ == CheckTime::in_last_backward && last);
   stage_ = stage;
   microbatch_ = microbatch;
   order_ = 0;
@@ -58,12 +58,12 @@ void GradientWatch::backward(int stage, int microbatch, bool last) {
 
 void GradientWatch::ready(const Parameter& parameter) {
   if (tamper_) tamper_(parameter, microbatch_);
-  if (!looking_ || !found_.tensor.empty()) return;
+  if (!checking_ || !found_.tensor.empty()) return;
   ++order_;
   const Tensor& gradient = parameter.grad();
   if (std::isfinite(kernels(gradient.device()).sum_squares(std::span(&gradient, 1)).value())) return;
   // If only the last backward is checked, the value may come from any micro-batch.
-  const int microbatch = look_ == Look::in_every_backward || batches_->size() == 1 ? microbatch_ : -1;
+  const int microbatch = check_time_ == CheckTime::in_every_backward || batches_->size() == 1 ? microbatch_ : -1;
   found_ = {.tensor = parameter.name,
             .stage = stage_,
             .microbatch = microbatch,

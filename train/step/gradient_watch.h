@@ -28,7 +28,7 @@ struct NonFinite {
 class GradientWatch {
  public:
   /// In which backwards gradients are checked.
-  enum class Look : std::uint8_t { never, in_last_backward, in_every_backward };
+  enum class CheckTime : std::uint8_t { never, in_last_backward, in_every_backward };
   /// Create it before the object that sums gradients: hooks run in the order in which they were added. `parameters`
   /// must exist as long as the model runs backwards.
   explicit GradientWatch(const ParameterList& parameters);
@@ -36,7 +36,7 @@ class GradientWatch {
   GradientWatch& operator=(const GradientWatch&) = delete;
 
   /// Begins a pass over the micro-batches of a step, `batches`, which must have one before its forward pass.
-  void begin(Look look, const std::vector<Batch>& batches);
+  void begin(CheckTime check_time, const std::vector<Batch>& batches);
   /// A micro-batch's loss, one element. It is read only if gradients are checked as well, or by found(): the host need
   /// not wait for a device.
   void loss(const Tensor& value, int stage, int microbatch);
@@ -54,8 +54,8 @@ class GradientWatch {
   std::vector<std::int64_t> samples_of(int microbatch) const;
   void read_losses();
 
-  Look look_ = Look::never;
-  bool looking_ = false;
+  CheckTime check_time_ = CheckTime::never;
+  bool checking_ = false;
   int stage_ = 0, microbatch_ = 0, order_ = 0;
   const std::vector<Batch>* batches_ = nullptr;  // by micro-batch
   struct Loss {

@@ -1,5 +1,5 @@
-// StepObserver: what may be watched, and changed, of a step. Faults are injected in this way; without an observer a
-// Trainer has none of it.
+// StepObserver: its functions are called at fixed points of a step, and may change it. Fault injection uses this. By
+// default a Trainer has no observers.
 // Read next: train/step/trainer.cpp, which calls it; check/faults/injection.h.
 #pragma once
 
@@ -18,7 +18,7 @@ class StepObserver {
   virtual bool before_step(optim::Optimizer& /*optimizer*/) { return false; }
   virtual void before_batch() {}    ///< a micro-batch is requested
   virtual void before_forward() {}  ///< of a stage of this rank with a micro-batch
-  /// The same for its backward pass, to which all gradients that there are so far belong.
+  /// The same for its backward pass. `parameters` have the gradients of the backward passes before it.
   virtual void before_backward(const ParameterList& /*parameters*/) {}
   virtual double loss_factor() { return 1; }  ///< multiplies the loss of a micro-batch
   /// With the gradients of the step, before the update.

@@ -61,7 +61,7 @@ Trainer::Trainer(std::unique_ptr<Model> model, const TrainOptions& o, std::int64
   optimizer_->attach(*gradients_);
 }
 
-Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double per_target) {
+Trainer::GradientReport Trainer::gradients(const NextBatch& next_batch, double per_target) {
   for (StepObserver* observer : observers_)
     if (observer->before_step(*optimizer_)) weights_changed();
   batches_.clear();
@@ -70,10 +70,10 @@ Trainer::Pass Trainer::gradients(const NextBatch& next_batch, double per_target)
   fetch_seconds_ = 0;
   if (!std::exchange(compared_batches_, true)) require_right_batches(batch(0), mesh_);
   const double before = fetch_seconds_;
-  Pass pass = run_pass(first_look());
-  pass.fetch_seconds = fetch_seconds_;
-  pass.pipeline.forward_seconds -= fetch_seconds_ - before;
-  return pass;
+  GradientReport report = run_pass(first_check());
+  report.fetch_seconds = fetch_seconds_;
+  report.pipeline.forward_seconds -= fetch_seconds_ - before;
+  return report;
 }
 
 /// A micro-batch of the step. The first stage of this rank that asks for it has it fetched, within its forward.
@@ -92,13 +92,14 @@ bool Trainer::sums_gradients() const { return mesh_.size(Axis::data) > 1 || mesh
 
 // If no gradient is summed over ranks, a check of the gradients after the step finds the same. On a GPU, each check
 // would wait for the device.
-Trainer::Look Trainer::first_look() const {
-  if (!sums_gradients() || model_->device() != Device::cpu) return Look::never;
-  return options_.mesh.zero >= 2 ? Look::in_every_backward : Look::in_last_backward;  // summed each time, or once
+Trainer::CheckTime Trainer::first_check() const {
+  if (!sums_gradients() || model_->device() != Device::cpu) return CheckTime::never;
+  return options_.mesh.zero >= 2 ? CheckTime::in_every_backward
+                                 : CheckTime::in_last_backward;  // summed each time, or once
 }
 
-Trainer::Pass Trainer::run_pass(Look look) {
-  watch_.begin(look, batches_);
+Trainer::GradientReport Trainer::run_pass(CheckTime check_time) {
+  watch_.begin(check_time, batches_);
   gradients_->zero_grad(static_cast<int>(batch_.micro_batches));
   model_->run_state().step_sequences = batch_.global_batch;
   model_->run_state().loss_scale = scaler_.scale();
@@ -108,16 +109,16 @@ Trainer::Pass Trainer::run_pass(Look look) {
       .activation_shape = model_->hidden_shape(batch_.micro_batch),
       .dtype = model_->dtype(),
       .device = model_->device()};
-  Pass pass;
-  pass.pipeline = executor_.run(stage, [this](int s, int microbatch) { before_backward(s, microbatch); });
+  GradientReport report;
+  report.pipeline = executor_.run(stage, [this](int s, int microbatch) { before_backward(s, microbatch); });
   if (scaler_.active()) {
-    Tensor& loss = pass.pipeline.loss;
+    Tensor& loss = report.pipeline.loss;
     const Tensor scale = Tensor::full({1}, scaler_.scale(), DType::f64, loss.device());
     kernels(loss.device()).binary(Binary::divide, loss, scale, loss);
   }
   const watch::PhaseScope phase(Phase::communication);
-  pass.sums = gradients_->finish();
-  return pass;
+  report.sums = gradients_->finish();
+  return report;
 }
 
 /// A stage of a micro-batch: its activation [B, T, D] for the next stage, or on the last stage its loss [].
@@ -142,11 +143,11 @@ void Trainer::before_backward(int stage, int microbatch) {
 
 double Trainer::gradient_norm() { return gradients_->gradient_norm() / scaler_.scale(); }
 
-StepNumbers Trainer::numbers(const Pass& pass) {
+StepNumbers Trainer::numbers(const GradientReport& report) {
   const Tensor values = Tensor::empty({2}, DType::f64, model_->device());
   Tensor loss = view::slice(values, 0, 0, 1), squares = view::slice(values, 0, 1, 1);
   gradients_->sum_squares(squares);
-  copy(pass.pipeline.loss, loss);
+  copy(report.pipeline.loss, loss);
   pipeline::add_over_ranks(mesh_, loss);
   return {values, scaler_.scale()};
 }

@@ -2,8 +2,8 @@
 // the pipeline schedule. train_gpt and parity both use it for their steps, so parity checks the code that trains.
 //
 //   Trainer trainer(std::make_unique<MyModel>(make_build(options, mesh), config), options);
-//   const Trainer::Pass pass = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
-//   StepNumbers numbers = trainer.numbers(pass);          // on a GPU, queued
+//   const Trainer::GradientReport report = trainer.gradients(batch_of_microbatch, 1.0 / tokens);
+//   StepNumbers numbers = trainer.numbers(report);          // on a GPU, queued
 //   trainer.update(lr, numbers.norm());                   // waits for the number
 //
 // Every member function is collective over the mesh. Read next: train/step/trainer.cpp and trainer_checks.cpp, then
@@ -42,7 +42,7 @@ class Trainer {
   /// Returns this dp rank's micro-batch `index` of the step. Called once for each index, in order.
   using NextBatch = std::function<Batch(int index)>;
   /// What gradients() did.
-  struct Pass {
+  struct GradientReport {
     pipeline::StepReport pipeline;  ///< its forward_seconds are without fetch_seconds
     GradSyncReport sums;
     double fetch_seconds = 0;  ///< in NextBatch
@@ -51,11 +51,11 @@ class Trainer {
   /// mesh; per_target is 1 / (targets of the global batch). Nothing else divides. In f16 gradients are also multiplied
   /// by scaler().scale(), until the update. The first call throws ExitCode::desync if ranks have other samples than
   /// they should: models/same_batch.h.
-  Pass gradients(const NextBatch& next_batch, double per_target);
+  GradientReport gradients(const NextBatch& next_batch, double per_target);
 
   /// The loss of the global batch, and the norm of the whole model's gradient, without the scaler's factor. The same
   /// bits on every rank. On a GPU the work for them is queued, and the host waits when it reads one.
-  StepNumbers numbers(const Pass& pass);
+  StepNumbers numbers(const GradientReport& report);
   double gradient_norm();  ///< that norm alone; waits
   /// This rank's part of every summed gradient, with the scaler's factor: the whole gradient, or with ZeRO its shard.
   /// After gradients().
@@ -100,13 +100,13 @@ class Trainer {
   const pipeline::Executor& executor() const { return executor_; }
 
  private:
-  using Look = GradientWatch::Look;
-  Pass run_pass(Look look);
+  using CheckTime = GradientWatch::CheckTime;
+  GradientReport run_pass(CheckTime check_time);
   Tensor forward(int stage, const Tensor& input, int microbatch);
   void before_backward(int stage, int microbatch);
   const Batch& batch(int microbatch);
   bool sums_gradients() const;  // over any ranks
-  Look first_look() const;
+  CheckTime first_check() const;
   NonFinite non_finite_piece();
   void finish_routing(bool applied);
   void before_update();

@@ -17,7 +17,7 @@ Trainer::Origin Trainer::find_non_finite() {
   std::string first = origin_of(watch_.found(), mesh_);
   if (first.empty() && !sums_gradients()) first = origin_of(non_finite_piece(), mesh_);
   finish_routing(false);
-  run_pass(Look::in_every_backward);
+  run_pass(CheckTime::in_every_backward);
   const std::string again = origin_of(watch_.found(), mesh_);
   if (!again.empty()) return {again + "; a second computation gives the same", lower};
   if (!std::isfinite(gradient_norm()))

@@ -13,9 +13,9 @@ namespace {
 using Action = Step::Action;
 
 /// All ranks of the group, each with the chunk of its number.
-Team everybody(const Plan& plan, int rank) {
+Team everybody(const CollectiveSpec& spec, int rank) {
   Team team{.members = {}, .place = rank, .pieces = {}};
-  for (int r = 0; r < plan.ranks; ++r) {
+  for (int r = 0; r < spec.ranks; ++r) {
     team.members.push_back(r);
     team.pieces.push_back({r});
   }
@@ -23,11 +23,11 @@ Team everybody(const Plan& plan, int rank) {
 }
 
 /// The ranks of a group by node, in the order in which nodes first occur.
-std::vector<std::vector<int>> by_node(const Plan& plan) {
+std::vector<std::vector<int>> by_node(const CollectiveSpec& spec) {
   std::vector<std::vector<int>> nodes;
   std::map<int, std::size_t> places;
-  for (int r = 0; r < plan.ranks; ++r) {
-    const auto [place, is_new] = places.emplace(plan.nodes[static_cast<std::size_t>(r)], nodes.size());
+  for (int r = 0; r < spec.ranks; ++r) {
+    const auto [place, is_new] = places.emplace(spec.nodes[static_cast<std::size_t>(r)], nodes.size());
     if (is_new) nodes.emplace_back();
     nodes[place->second].push_back(r);
   }
@@ -41,8 +41,8 @@ struct Levels {
   int node = 0;  // of this rank
 };
 
-Levels levels_of(const Plan& plan, int rank) {
-  const std::vector<std::vector<int>> nodes = by_node(plan);
+Levels levels_of(const CollectiveSpec& spec, int rank) {
+  const std::vector<std::vector<int>> nodes = by_node(spec);
   Levels levels;
   int place = 0;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
@@ -65,14 +65,14 @@ Levels levels_of(const Plan& plan, int rank) {
   return levels;
 }
 
-void hierarchical(Steps& steps, const Plan& plan, int rank) {
-  const Levels levels = levels_of(plan, rank);
-  if (plan.kind == Kind::broadcast) {
+void hierarchical(Steps& steps, const CollectiveSpec& spec, int rank) {
+  const Levels levels = levels_of(spec, rank);
+  if (spec.kind == CollectiveKind::broadcast) {
     // The root's node number and place: between nodes at that place first, then within every node.
-    const Levels roots = levels_of(plan, plan.root);
+    const Levels roots = levels_of(spec, spec.root);
     Team whole = levels.between;
     for (auto& piece : whole.pieces) piece.clear();
-    const Team all = everybody(plan, rank);
+    const Team all = everybody(spec, rank);
     whole.pieces.front() = all.all();
     if (levels.within.place == roots.within.place) tree_broadcast(steps, whole, roots.node);
     Team node = levels.within;
@@ -80,79 +80,79 @@ void hierarchical(Steps& steps, const Plan& plan, int rank) {
     node.pieces.front() = all.all();
     return tree_broadcast(steps, node, roots.within.place);
   }
-  if (plan.kind != Kind::all_gather) {
+  if (spec.kind != CollectiveKind::all_gather) {
     ring_reduce_scatter(steps, levels.within);
     ring_reduce_scatter(steps, levels.between);
   }
-  if (plan.kind != Kind::reduce_scatter) {
+  if (spec.kind != CollectiveKind::reduce_scatter) {
     ring_all_gather(steps, levels.between);
     ring_all_gather(steps, levels.within);
   }
 }
 
-/// Everything that a rank has goes to the root, or comes from it.
-void with_root(Steps& steps, const Plan& plan, int rank) {
-  const bool to_root = plan.kind == Kind::gather || plan.kind == Kind::reduce;
-  for (int k = 1; k < plan.ranks; ++k) {
-    const int other = (plan.root + k) % plan.ranks;
-    if (rank != plan.root && rank != other) continue;
-    const bool sends = (rank == plan.root) != to_root;
+/// Each rank sends its data to the root, or receives it from there.
+void with_root(Steps& steps, const CollectiveSpec& spec, int rank) {
+  const bool to_root = spec.kind == CollectiveKind::gather || spec.kind == CollectiveKind::reduce;
+  for (int k = 1; k < spec.ranks; ++k) {
+    const int other = (spec.root + k) % spec.ranks;
+    if (rank != spec.root && rank != other) continue;
+    const bool sends = (rank == spec.root) != to_root;
     const std::vector<int> chunks =
-        plan.kind == Kind::broadcast ? everybody(plan, rank).all() : std::vector<int>{other};
-    steps.push_back({sends ? Action::send : Action::receive, rank == plan.root ? other : plan.root, chunks});
+        spec.kind == CollectiveKind::broadcast ? everybody(spec, rank).all() : std::vector<int>{other};
+    steps.push_back({sends ? Action::send : Action::receive, rank == spec.root ? other : spec.root, chunks});
   }
 }
 
-void exact(Steps& steps, const Plan& plan, int rank) {
-  const Team team = everybody(plan, rank);
-  switch (plan.kind) {
-    case Kind::all_reduce:
+void exact(Steps& steps, const CollectiveSpec& spec, int rank) {
+  const Team team = everybody(spec, rank);
+  switch (spec.kind) {
+    case CollectiveKind::all_reduce:
       direct_reduce_scatter(steps, team);
       return direct_all_gather(steps, team);
-    case Kind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return direct_reduce_scatter(steps, team);
-    case Kind::all_gather:
+    case CollectiveKind::all_gather:
       return direct_all_gather(steps, team);
-    case Kind::all_to_all:
+    case CollectiveKind::all_to_all:
       return direct_all_to_all(steps, team);
-    case Kind::reduce:
+    case CollectiveKind::reduce:
       direct_reduce_scatter(steps, team);
-      return with_root(steps, plan, rank);
+      return with_root(steps, spec, rank);
     default:
-      return with_root(steps, plan, rank);
+      return with_root(steps, spec, rank);
   }
 }
 
-void ring(Steps& steps, const Plan& plan, int rank) {
-  const Team team = everybody(plan, rank);
-  if (plan.kind == Kind::broadcast) return chain_broadcast(steps, team, plan.root);
-  if (plan.kind != Kind::all_gather) ring_reduce_scatter(steps, team);
-  if (plan.kind != Kind::reduce_scatter) ring_all_gather(steps, team);
+void ring(Steps& steps, const CollectiveSpec& spec, int rank) {
+  const Team team = everybody(spec, rank);
+  if (spec.kind == CollectiveKind::broadcast) return chain_broadcast(steps, team, spec.root);
+  if (spec.kind != CollectiveKind::all_gather) ring_reduce_scatter(steps, team);
+  if (spec.kind != CollectiveKind::reduce_scatter) ring_all_gather(steps, team);
 }
 
-void halving(Steps& steps, const Plan& plan, int rank) {
-  const Team team = everybody(plan, rank);
-  if (plan.kind == Kind::all_to_all) return hypercube_all_to_all(steps, team);
-  if (plan.kind != Kind::all_gather) halving_reduce_scatter(steps, team);
-  if (plan.kind != Kind::reduce_scatter) doubling_all_gather(steps, team);
+void halving(Steps& steps, const CollectiveSpec& spec, int rank) {
+  const Team team = everybody(spec, rank);
+  if (spec.kind == CollectiveKind::all_to_all) return hypercube_all_to_all(steps, team);
+  if (spec.kind != CollectiveKind::all_gather) halving_reduce_scatter(steps, team);
+  if (spec.kind != CollectiveKind::reduce_scatter) doubling_all_gather(steps, team);
 }
 
-void tree(Steps& steps, const Plan& plan, int rank) {
-  const Team team = everybody(plan, rank);
-  if (plan.kind == Kind::all_reduce) tree_reduce(steps, team, plan.root);
-  tree_broadcast(steps, team, plan.root);
+void tree(Steps& steps, const CollectiveSpec& spec, int rank) {
+  const Team team = everybody(spec, rank);
+  if (spec.kind == CollectiveKind::all_reduce) tree_reduce(steps, team, spec.root);
+  tree_broadcast(steps, team, spec.root);
 }
 
-std::string no_refusal(const Plan&) { return {}; }
+std::string no_refusal(const CollectiveSpec&) { return {}; }
 
-std::string power_of_two(const Plan& plan) {
-  if (std::has_single_bit(static_cast<unsigned>(plan.ranks))) return {};
+std::string power_of_two(const CollectiveSpec& spec) {
+  if (std::has_single_bit(static_cast<unsigned>(spec.ranks))) return {};
   return fmt::format("halving needs a power of two, and the group has {} ranks; expected 2, 4, 8, ..., or ring",
-                     plan.ranks);
+                     spec.ranks);
 }
 
-std::string equal_nodes(const Plan& plan) {
-  const std::vector<std::vector<int>> nodes = by_node(plan);
+std::string equal_nodes(const CollectiveSpec& spec) {
+  const std::vector<std::vector<int>> nodes = by_node(spec);
   for (const std::vector<int>& node : nodes)
     if (node.size() != nodes.front().size())
       return fmt::format(
@@ -162,13 +162,13 @@ std::string equal_nodes(const Plan& plan) {
   return {};
 }
 
-/// What there is to know of an algorithm.
+/// An algorithm, and what it supports.
 struct Entry {
   Algorithm algorithm;
   std::string_view name;
-  void (*list)(Steps& steps, const Plan& plan, int rank);
-  std::vector<Kind> kinds;  ///< that it makes; the rest is made by `exact`
-  std::string (*refusal)(const Plan& plan);
+  void (*list)(Steps& steps, const CollectiveSpec& spec, int rank);
+  std::vector<CollectiveKind> kinds;  ///< that it runs; `exact` runs the others
+  std::string (*refusal)(const CollectiveSpec& spec);
 };
 
 // In the order of the enum. To add an algorithm: its name there, its function, and its row here.
@@ -178,18 +178,21 @@ const std::vector<Entry>& entries() {
       {Algorithm::ring,
        "ring",
        ring,
-       {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::broadcast},
+       {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
+        CollectiveKind::broadcast},
        no_refusal},
-      {Algorithm::tree, "tree", tree, {Kind::all_reduce, Kind::broadcast}, no_refusal},
+      {Algorithm::tree, "tree", tree, {CollectiveKind::all_reduce, CollectiveKind::broadcast}, no_refusal},
       {Algorithm::halving,
        "halving",
        halving,
-       {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::all_to_all},
+       {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
+        CollectiveKind::all_to_all},
        power_of_two},
       {Algorithm::hierarchical,
        "hierarchical",
        hierarchical,
-       {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::broadcast},
+       {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
+        CollectiveKind::broadcast},
        equal_nodes}};
   return all;
 }
@@ -215,22 +218,22 @@ const std::vector<std::pair<std::string, Algorithm>>& algorithms() {
 
 std::string_view name(Algorithm algorithm) { return entry(algorithm).name; }
 
-Algorithm used(Algorithm chosen, Kind kind) {
-  const std::vector<Kind>& kinds = entry(chosen).kinds;
+Algorithm algorithm_for(Algorithm chosen, CollectiveKind kind) {
+  const std::vector<CollectiveKind>& kinds = entry(chosen).kinds;
   return std::find(kinds.begin(), kinds.end(), kind) == kinds.end() ? Algorithm::exact : chosen;
 }
 
-std::string refusal(Algorithm chosen, const Plan& plan) { return entry(chosen).refusal(plan); }
+std::string refusal(Algorithm chosen, const CollectiveSpec& spec) { return entry(chosen).refusal(spec); }
 
-Steps steps_of(Algorithm algorithm, const Plan& plan, int rank) {
+Steps steps_of(Algorithm algorithm, const CollectiveSpec& spec, int rank) {
   Steps steps;
-  entry(algorithm).list(steps, plan, rank);
+  entry(algorithm).list(steps, spec, rank);
   return steps;
 }
 
-std::vector<Steps> all_steps(Algorithm algorithm, const Plan& plan) {
+std::vector<Steps> all_steps(Algorithm algorithm, const CollectiveSpec& spec) {
   std::vector<Steps> all;
-  for (int rank = 0; rank < plan.ranks; ++rank) all.push_back(steps_of(algorithm, plan, rank));
+  for (int rank = 0; rank < spec.ranks; ++rank) all.push_back(steps_of(algorithm, spec, rank));
   return all;
 }
 

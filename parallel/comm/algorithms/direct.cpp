@@ -1,4 +1,4 @@
-// Everybody sends to everybody: the fewest rounds, and sums in the order of ranks. Each rank begins with its right
+// Every rank sends to every other: the fewest rounds, and sums in the order of ranks. Each rank begins with its right
 // neighbour, so that not all send to one.
 #include "parallel/comm/algorithms/parts.h"
 

@@ -17,8 +17,8 @@ std::vector<int> chunks_of(const Team& team, int begin, int end) {
 
 }  // namespace
 
-// [begin, end) are the members among which this rank's pieces still have to be added up. It gives the half that it is
-// not in to its partner, and takes the partner's terms of the half that it is in.
+// [begin, end) are the members among which this rank's pieces still have to be added up. It sends
+// its partner the half that it is not in, and receives the partner's terms of the half that it is in.
 void halving_reduce_scatter(Steps& steps, const Team& team) {
   int begin = 0, end = team.size();
   for (int distance = team.size() / 2; distance > 0; distance /= 2) {

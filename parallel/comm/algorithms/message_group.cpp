@@ -26,26 +26,27 @@ class Buffer {
  public:
   /// `partial`: sums of a part of the ranks travel, so 16-bit types are added in f32.
   Buffer(const Collective& c, const ProcessGroup& group, bool partial) : c_(c), n_(group.size()), rank_(group.rank()) {
-    const bool reduces = c.kind == Kind::all_reduce || c.kind == Kind::reduce || c.kind == Kind::reduce_scatter;
+    const bool reduces = c.kind == CollectiveKind::all_reduce || c.kind == CollectiveKind::reduce ||
+                         c.kind == CollectiveKind::reduce_scatter;
     const bool sums = partial && reduces && c.op == ReduceOp::sum;
     const DType own = c.x.defined() ? c.x.dtype() : c.y.dtype();
     const DType dtype = sums && (own == DType::bf16 || own == DType::f16) ? DType::f32 : own;
     const bool is_root = rank_ == c.root;
     switch (c.kind) {
-      case Kind::all_reduce:
-      case Kind::broadcast:
+      case CollectiveKind::all_reduce:
+      case CollectiveKind::broadcast:
         whole_ = flat(cast(c.x, dtype));
         break;
-      case Kind::reduce:
-      case Kind::reduce_scatter:  // x stays as it is
+      case CollectiveKind::reduce:
+      case CollectiveKind::reduce_scatter:  // x stays as it is
         whole_ = flat(dtype == own ? clone(c.x) : cast(c.x, dtype));
         break;
-      case Kind::all_gather:
-      case Kind::gather:
-        whole_ = c.kind == Kind::gather && !is_root ? Tensor() : flat(c.y);
+      case CollectiveKind::all_gather:
+      case CollectiveKind::gather:
+        whole_ = c.kind == CollectiveKind::gather && !is_root ? Tensor() : flat(c.y);
         lone_ = flat(c.x);
         break;
-      case Kind::scatter:
+      case CollectiveKind::scatter:
         whole_ = is_root ? flat(c.x) : Tensor();
         lone_ = flat(c.y);
         break;
@@ -54,7 +55,7 @@ class Buffer {
         second_ = flat(c.y);
         break;
     }
-    if (whole_.defined() && (c.kind == Kind::all_gather || c.kind == Kind::gather)) {
+    if (whole_.defined() && (c.kind == CollectiveKind::all_gather || c.kind == CollectiveKind::gather)) {
       Tensor place = chunk(rank_);
       copy(lone_, place);
     }
@@ -90,15 +91,15 @@ class Buffer {
   void finish() {
     Tensor to = c_.y;
     switch (c_.kind) {
-      case Kind::all_reduce:
-      case Kind::reduce:
+      case CollectiveKind::all_reduce:
+      case CollectiveKind::reduce:
         to = flat(c_.x);
-        if (to.raw() != whole_.raw() && (c_.kind == Kind::all_reduce || rank_ == c_.root)) copy(whole_, to);
+        if (to.raw() != whole_.raw() && (c_.kind == CollectiveKind::all_reduce || rank_ == c_.root)) copy(whole_, to);
         return;
-      case Kind::reduce_scatter:
+      case CollectiveKind::reduce_scatter:
         to = flat(c_.y);
         return copy(chunk(rank_), to);
-      case Kind::scatter:
+      case CollectiveKind::scatter:
         if (rank_ == c_.root) copy(chunk(rank_), lone_);
         return;
       default:
@@ -116,10 +117,10 @@ class Buffer {
   Tensor whole_, lone_, second_;
 };
 
-/// A message that has arrived, and whose time on the links may not be over.
-class Arriving : public Work::State {
+/// A recv that completes when the message has arrived and its time on the artificial links is over.
+class DelayedReceive : public Work::State {
  public:
-  Arriving(Work header, Work payload, Tensor arrival)
+  DelayedReceive(Work header, Work payload, Tensor arrival)
       : header_(std::move(header)), payload_(std::move(payload)), arrival_(std::move(arrival)) {}
   void wait() override {
     header_.wait();
@@ -141,7 +142,7 @@ class MessageGroup final : public CollectiveGroup, public std::enable_shared_fro
         channel_(inner_->subgroup(members(), name() + " (messages)")),
         options_(options),
         queue_([this](const Collective& c, std::uint64_t) { run(c); }, [this] { inner_->abandon(); }) {
-    if (const std::string why = refusal(options_.algorithm, plan(Kind::all_reduce, 0)); !why.empty())
+    if (const std::string why = refusal(options_.algorithm, spec(CollectiveKind::all_reduce, 0)); !why.empty())
       fail(ExitCode::usage, "--collectives", "group '{}': {}; change --collectives or --mesh", name(), why);
   }
 
@@ -177,26 +178,27 @@ class MessageGroup final : public CollectiveGroup, public std::enable_shared_fro
   }
 
  private:
-  Plan plan(Kind kind, int root) const {
-    Plan plan{.kind = kind, .ranks = size(), .root = root};
+  CollectiveSpec spec(CollectiveKind kind, int root) const {
+    CollectiveSpec spec{.kind = kind, .ranks = size(), .root = root};
     for (const int member : members())
-      plan.nodes.push_back(options_.network == nullptr ? 0 : options_.network->links().node_of(member));
-    return plan;
+      spec.nodes.push_back(options_.network == nullptr ? 0 : options_.network->links().node_of(member));
+    return spec;
   }
 
-  /// A sum in rank order is made as `exact` makes it.
+  /// Sums in rank order are those of `exact`.
   Algorithm algorithm_of(const Collective& c) const {
-    const bool sum = (c.kind == Kind::all_reduce || c.kind == Kind::reduce_scatter) && c.op == ReduceOp::sum;
-    return sum && c.order == SumOrder::ranks ? Algorithm::exact : used(options_.algorithm, c.kind);
+    const bool sum =
+        (c.kind == CollectiveKind::all_reduce || c.kind == CollectiveKind::reduce_scatter) && c.op == ReduceOp::sum;
+    return sum && c.order == SumOrder::ranks ? Algorithm::exact : algorithm_for(options_.algorithm, c.kind);
   }
 
   void run(const Collective& c) {
     const Algorithm algorithm = algorithm_of(c);
-    if (c.kind == Kind::barrier || (algorithm == Algorithm::exact && options_.network == nullptr))
+    if (c.kind == CollectiveKind::barrier || (algorithm == Algorithm::exact && options_.network == nullptr))
       return dispatch(*inner_, c, Launch::lazy).wait();
     Buffer buffer(c, *this, algorithm != Algorithm::exact);
     std::vector<Work> sent;
-    for (const Step& step : steps_of(algorithm, plan(c.kind, c.root), rank())) make(step, c, buffer, sent);
+    for (const Step& step : steps_of(algorithm, spec(c.kind, c.root), rank())) make(step, c, buffer, sent);
     for (Work& work : sent) work.wait();
     buffer.finish();
   }
@@ -204,7 +206,7 @@ class MessageGroup final : public CollectiveGroup, public std::enable_shared_fro
   void make(const Step& step, const Collective& c, Buffer& buffer, std::vector<Work>& sent) {
     if (step.action == Action::combine) return combine_chunks(step, c, buffer);
     const std::int64_t count = buffer.elements(step.chunks);
-    if (count == 0) return;  // so it is for the other rank
+    if (count == 0) return;  // on the other rank, too
     Tensor run = buffer.run(step.chunks);
     const bool whole = run.defined();
     if (step.action == Action::send) {
@@ -256,12 +258,14 @@ class MessageGroup final : public CollectiveGroup, public std::enable_shared_fro
     Work header = group.send_final(Tensor::full({1}, times.arrives, DType::f64), to, 2 * tag);
     Work payload = group.send_final(std::move(x), to, 2 * tag + 1);
     if (waits) sleep_until(times.leaves);
-    return Work(std::make_shared<Arriving>(std::move(header), std::move(payload), Tensor::zeros({1}, DType::f64)));
+    return Work(
+        std::make_shared<DelayedReceive>(std::move(header), std::move(payload), Tensor::zeros({1}, DType::f64)));
   }
   Work timed_recv(ProcessGroup& group, Tensor y, int from, int tag) {
     const Tensor arrival = Tensor::empty({1}, DType::f64);
     Work header = group.recv(arrival, from, 2 * tag);
-    return Work(std::make_shared<Arriving>(std::move(header), group.recv(std::move(y), from, 2 * tag + 1), arrival));
+    return Work(
+        std::make_shared<DelayedReceive>(std::move(header), group.recv(std::move(y), from, 2 * tag + 1), arrival));
   }
 
   std::shared_ptr<ProcessGroup> inner_, channel_;  // the same ranks; the channel has the messages of collectives

@@ -16,8 +16,8 @@ void Network::add_within(Path& path, int from, int to) const {
   path.hops.push_back({Port::in_within, to, 0, links_.within.seconds_per_byte});
 }
 
-// Dimension by dimension, the shorter way round each ring. A cable belongs to the node that it leaves; its detail is the
-// dim and the direction.
+// Dimension by dimension, the shorter way round each ring. A cable belongs to the node that it leaves; its detail is
+// the dim and the direction.
 void Network::add_torus(Path& path, int from, int to) const {
   int here = links_.node_of(from), stride = 1;
   const int there = links_.node_of(to);
@@ -87,7 +87,7 @@ struct Progress {
 
 }  // namespace
 
-// Always the rank that is earliest among those that can go on makes its next step: so messages take ports in the order
+// Of the ranks that can go on, the one with the earliest time makes its next step. So messages take ports in the order
 // of time.
 Simulated simulate(const std::vector<Steps>& steps, const std::vector<int>& members, const Links& links,
                    const std::function<std::int64_t(int rank, int chunk)>& bytes, double seconds_per_summed_byte) {

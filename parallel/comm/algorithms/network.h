@@ -1,17 +1,19 @@
-// Artificial links: how long a message from one rank to another takes, and what it waits for on its way. Eight threads
-// can so play two nodes of four GPUs with a slow network between them.
+// Artificial links: how long a message from one rank to another takes, and what it waits for on its way. So eight
+// threads can imitate two nodes of four GPUs with a slow network between them.
 //
-// A message holds each port and cable on its path for its bytes times the port's seconds per byte; it begins when all of
-// them are free, and arrives, after the slowest of them and the path's latency, as in wormhole routing. The paths:
+// A message occupies each port and cable on its path for its bytes times the port's seconds per byte; it begins when
+// all of them are free, and arrives, after the slowest of them and the path's latency, as in wormhole routing. The
+// paths:
 //
 //   within a node   from the sender's port within the node to the receiver's
-//   fat tree        through one port of each rank, and the up- and downlinks of the two nodes. All ranks of a node share
-//                   these, with the bandwidth of their ports together divided by `oversubscription`
-//   rail            a switch for each place in a node: to another place, first within the node to the rank at that place
-//   torus           nodes in a grid whose lines are rings: through the cables between neighbours, dimension by dimension,
-//                   the shorter way round; latency per cable
+//   fat tree        through one port of each rank, and the up- and downlinks of the two nodes. The ranks of a node
+//                   share these. Their bandwidth is that of all ports together divided by `oversubscription`
+//   rail            a switch for each place in a node: to another place, first within the node to the rank at that
+//                   place
+//   torus           nodes in a grid whose lines are rings: through the cables between neighbours, dimension by
+//                   dimension, the shorter way round; latency per cable
 //
-// The same model predicts: simulate() runs the steps of a collective on a network of its own, in no time.
+// simulate() predicts times by the same model: it runs the steps of a collective on an idle network, without waiting.
 // Read next: parallel/comm/algorithms/network.cpp.
 #pragma once
 
@@ -96,8 +98,8 @@ struct Simulated {
   std::vector<Delivery> messages;
 };
 
-/// Runs the steps of all ranks of a group on an idle network. `members`: their ranks in the world. `bytes`: of a chunk on
-/// a rank. `seconds_per_summed_byte`: gamma.
+/// Runs the steps of all ranks of a group on an idle network. `members`: their ranks in the world. `bytes`: of a chunk
+/// on a rank. `seconds_per_summed_byte`: gamma.
 Simulated simulate(const std::vector<Steps>& steps, const std::vector<int>& members, const Links& links,
                    const std::function<std::int64_t(int rank, int chunk)>& bytes, double seconds_per_summed_byte = 0);
 

@@ -18,8 +18,8 @@ void ring_all_gather(Steps& steps, const Team& team);
 void halving_reduce_scatter(Steps& steps, const Team& team);
 void doubling_all_gather(Steps& steps, const Team& team);
 
-/// Everybody with everybody. The sum of a piece is taken in the order of members, in the second row of chunks: so a
-/// piece is one chunk, and the team is the whole group.
+/// Every member exchanges with every other. The sum of a piece is taken in the order of members, in the second row of
+/// chunks: so a piece is one chunk, and the team is the whole group.
 void direct_reduce_scatter(Steps& steps, const Team& team);
 void direct_all_gather(Steps& steps, const Team& team);
 
@@ -31,7 +31,7 @@ void chain_broadcast(Steps& steps, const Team& team, int root);
 
 // all_to_all: chunk i of the first row goes to member i, and what comes from it is chunk n + i.
 
-/// Everybody with everybody: message k goes to the member k places behind.
+/// Every member sends to every other: message k goes to the member k places behind.
 void direct_all_to_all(Steps& steps, const Team& team);
 /// log2(size) rounds; in each, a message of half of all chunks. size: a power of two.
 void hypercube_all_to_all(Steps& steps, const Team& team);

@@ -9,9 +9,9 @@ namespace {
 std::string site_of(const ProcessGroup& group, std::uint64_t sequence, int rank, const Signature& signature) {
   const std::shared_ptr<watch::Beacon>& self = watch::Beacon::current();
   const int world_rank = group.world_rank(rank);
-  if (!self || !self->board()->visible(world_rank)) return "";
+  if (!self || !self->pages()->visible(world_rank)) return "";
   const watch::FixedText<40> name(group.name());
-  for (const watch::Record& r : self->board()->page(world_rank).history())
+  for (const watch::Record& r : self->pages()->page(world_rank).history())
     if (r.what == watch::Record::What::collective && r.sequence == sequence && r.signature == signature &&
         r.group.view() == name.view())
       return fmt::format(" in {}", r.site.view());

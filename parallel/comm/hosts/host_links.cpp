@@ -38,18 +38,18 @@ Invitation make_invitation(const Listener& listener) {
   return invitation;
 }
 
-HostLinks::HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board> board, double timeout,
+HostLinks::HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::RankPages> pages, double timeout,
                      Listener listener, const Invitation& invitation, Callbacks callbacks, Now now)
     : hosts_(std::move(hosts)),
       self_(0),
-      board_(std::move(board)),
+      pages_(std::move(pages)),
       timeout_(timeout),
       interval_(interval_for(timeout)),
       listener_(std::move(listener)),
       invitation_(invitation),
       callbacks_(std::move(callbacks)),
       now_(std::move(now)),
-      observer_(board_),
+      observer_(pages_),
       last_(now_()),
       signs_(hosts_.size()),
       peers_(hosts_.size()),
@@ -60,17 +60,17 @@ HostLinks::HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board
         watch_others();
       }) {}
 
-HostLinks::HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::Board> board, double timeout,
+HostLinks::HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::RankPages> pages, double timeout,
                      const Invitation& invitation, Callbacks callbacks, Now now)
     : hosts_(std::move(hosts)),
       self_(self),
-      board_(std::move(board)),
+      pages_(std::move(pages)),
       timeout_(timeout),
       interval_(interval_for(timeout)),
       invitation_(invitation),
       callbacks_(std::move(callbacks)),
       now_(std::move(now)),
-      observer_(board_),
+      observer_(pages_),
       last_(now_()),
       slow_(0),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -210,7 +210,7 @@ bool HostLinks::find_lost(double seconds) {
   const auto finding = find_lost_host(hosts_, signs_, timeout_, waiting);
   if (!finding) return false;
   callbacks_.on_lost(
-      std::make_exception_ptr(lost_on_host(*finding, hosts_, signs_, timeout_, watch::flight_record(*board_))));
+      std::make_exception_ptr(lost_on_host(*finding, hosts_, signs_, timeout_, watch::flight_record(*pages_))));
   return true;
 }
 
@@ -272,15 +272,15 @@ std::unique_ptr<Connection> HostLinks::call(const std::string& address) {
 std::string HostLinks::news() const {
   std::string text;
   for (const int rank : hosts_[static_cast<std::size_t>(self_)].ranks) {
-    if (!board_->visible(rank)) continue;
+    if (!pages_->visible(rank)) continue;
     const watch::RankSigns& signs = observer_.signs()[static_cast<std::size_t>(rank)];
     RankNews news;
     news.rank = rank;
-    news.step = static_cast<std::int32_t>(board_->page(rank).step.load());
+    news.step = static_cast<std::int32_t>(pages_->page(rank).step.load());
     news.silence = static_cast<float>(std::max(signs.since_sign_of_life, signs.since_ran));
     news.waits = signs.blocked || signs.ended || signs.failed ? 1 : 0;
-    news.place = watch::FixedText<64>(board_->place(rank));
-    news.doing = watch::FixedText<240>(watch::doing(*board_, rank));
+    news.place = watch::FixedText<64>(pages_->place(rank));
+    news.doing = watch::FixedText<240>(watch::doing(*pages_, rank));
     text.append(reinterpret_cast<const char*>(&news), sizeof news);
   }
   return text;

@@ -43,10 +43,10 @@ class HostLinks {
   using Now = std::function<Clock::time_point()>;
 
   /// On the first host; `listener` is the one that the invitation names.
-  HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::Board> board, double timeout, Listener listener,
+  HostLinks(std::vector<Host> hosts, std::shared_ptr<const watch::RankPages> pages, double timeout, Listener listener,
             const Invitation& invitation, Callbacks callbacks, Now now = Clock::now);
   /// On host number `self`.
-  HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::Board> board, double timeout,
+  HostLinks(std::vector<Host> hosts, int self, std::shared_ptr<const watch::RankPages> pages, double timeout,
             const Invitation& invitation, Callbacks callbacks, Now now = Clock::now);
   ~HostLinks();
   /// On the first host: returns when all hosts have answered, or after `seconds`. From then on none can vanish unseen.
@@ -78,7 +78,7 @@ class HostLinks {
 
   const std::vector<Host> hosts_;
   const int self_;
-  const std::shared_ptr<const watch::Board> board_;
+  const std::shared_ptr<const watch::RankPages> pages_;
   const double timeout_, interval_;
   Listener listener_;
   const Invitation invitation_;

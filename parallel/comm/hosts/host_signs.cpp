@@ -17,7 +17,7 @@ std::string place(const HostSigns& signs, int rank) {
   return fmt::format("{}{}", news->place.view(), news->step < 0 ? "" : fmt::format(" step {}", news->step));
 }
 
-/// What the flight record says of the ranks on other hosts.
+/// What the flight record says about the ranks on other hosts.
 std::string record_of(const std::vector<Host>& hosts, const std::vector<HostSigns>& signs) {
   std::string text = "\nranks on other hosts, as they said last\n";
   for (std::size_t host = 1; host < hosts.size(); ++host)
@@ -31,18 +31,18 @@ std::string record_of(const std::vector<Host>& hosts, const std::vector<HostSign
 
 std::string why(const HostFinding& finding, const Host& host, const HostSigns& signs) {
   const RankNews* news = news_of(signs, finding.rank);
-  switch (finding.trouble) {
-    case Trouble::gone:
+  switch (finding.fault) {
+    case HostFault::gone:
       return fmt::format(
           "host {} is gone: for {:.1f} s neither its ranks nor its system have answered over the "
           "network; its ranks: {}; look at that host and its network",
           host.name, signs.since_answer, ranks_text(host, signs));
-    case Trouble::stopped:
+    case HostFault::stopped:
       return fmt::format(
           "host {} is there, but its process of rank {} has not answered for {:.1f} s: it is stopped or "
           "gone, or gets no processor; look at it",
           host.name, finding.rank, signs.since_answer);
-    case Trouble::hung:
+    case HostFault::hung:
       break;
   }
   return fmt::format("no sign of life for {:.1f} s, says its host {}; it was {}; find what keeps it", news->silence,
@@ -58,11 +58,12 @@ std::optional<HostFinding> find_lost_host(const std::vector<Host>& hosts, const 
     if (!host.linked) continue;
     const int at = static_cast<int>(i);
     if (host.since_answer >= gone_after * timeout && host.since_network >= 0.5 * host.since_answer)
-      return HostFinding{Trouble::gone, at, hosts[i].ranks.front()};
-    if (host.since_answer >= stopped_after * timeout) return HostFinding{Trouble::stopped, at, hosts[i].ranks.front()};
+      return HostFinding{HostFault::gone, at, hosts[i].ranks.front()};
+    if (host.since_answer >= stopped_after * timeout)
+      return HostFinding{HostFault::stopped, at, hosts[i].ranks.front()};
     if (!waiting) continue;
     for (const auto& [rank, news] : host.ranks)
-      if (news.waits == 0 && news.silence >= hung_after * timeout) return HostFinding{Trouble::hung, at, rank};
+      if (news.waits == 0 && news.silence >= hung_after * timeout) return HostFinding{HostFault::hung, at, rank};
   }
   return std::nullopt;
 }

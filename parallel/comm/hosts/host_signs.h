@@ -20,7 +20,7 @@ struct Host {
   std::vector<int> ranks;  ///< in ascending order
 };
 
-/// What a host says of one of its ranks.
+/// What a host says about one of its ranks.
 struct RankNews {
   std::int32_t rank = 0;
   std::int32_t step = -1;         ///< -1: before the first
@@ -38,18 +38,18 @@ struct HostSigns {
   std::map<int, RankNews> ranks{};
 };
 
-enum class Trouble : std::uint8_t { gone, stopped, hung };
+enum class HostFault : std::uint8_t { gone, stopped, hung };
 
 struct HostFinding {
-  Trouble trouble = Trouble::gone;
+  HostFault fault = HostFault::gone;
   int host = 0;  ///< its place in the list of hosts
   int rank = 0;  ///< the rank at fault; of a host that is gone, its first
 };
 
 /// A host that does not answer is named before the timeout ends, at this part of it.
 constexpr double gone_after = 0.9;
-/// The watchdog of a host names its own ranks at the timeout, and says more of them. Only when it has not, because no
-/// process is left there that could, the host of rank 0 does.
+/// At the timeout, a host's own watchdog names its ranks, with more details. The host of rank 0 names them later, in
+/// case that host has no process left that could.
 constexpr double stopped_after = 1.5, hung_after = 1.25;
 
 /// `waiting`: a rank of this host has waited for the timeout. Only then does a rank elsewhere that hangs matter.

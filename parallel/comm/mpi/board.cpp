@@ -23,9 +23,9 @@ std::uint64_t pack(const Signature& s) {
 }
 
 Signature unpack(std::uint64_t word) {
-  return {static_cast<Kind>(word & 15U),         static_cast<ReduceOp>(word >> 4 & 1U),
-          static_cast<DType>(word >> 5 & 7U),    static_cast<int>(word >> 8 & 0xffffU),
-          static_cast<std::int64_t>(word >> 25), static_cast<SumOrder>(word >> 24 & 1U)};
+  return {static_cast<CollectiveKind>(word & 15U), static_cast<ReduceOp>(word >> 4 & 1U),
+          static_cast<DType>(word >> 5 & 7U),      static_cast<int>(word >> 8 & 0xffffU),
+          static_cast<std::int64_t>(word >> 25),   static_cast<SumOrder>(word >> 24 & 1U)};
 }
 
 // MPI promises no alignment. All processes map the memory at whole pages, so they all round to the same place.
@@ -51,7 +51,7 @@ T* aligned(void* memory) {
 
 }  // namespace
 
-Board::Board(MPI_Comm world) {
+NodeBoard::NodeBoard(MPI_Comm world) {
   int world_size = 0, world_rank = 0;
   check_code(MPI_Comm_size(world, &world_size), "mpi");
   check_code(MPI_Comm_rank(world, &world_rank), "mpi");
@@ -81,7 +81,7 @@ Board::Board(MPI_Comm world) {
   check_code(MPI_Barrier(node), "mpi");
 }
 
-int Board::open(std::uint64_t group) {
+int NodeBoard::open(std::uint64_t group) {
   for (int line = 0; line < lines; ++line) {
     Line& free = mine_->lines[line];
     if (shared(free.group) != 0) continue;
@@ -93,11 +93,11 @@ int Board::open(std::uint64_t group) {
   return -1;
 }
 
-void Board::close(int line) {
+void NodeBoard::close(int line) {
   if (line >= 0) shared(mine_->lines[line].group) = 0;
 }
 
-void Board::write(int line, const Entry& entry) {
+void NodeBoard::write(int line, const Entry& entry) {
   if (line < 0) return;
   Line& mine = mine_->lines[line];
   shared(mine.sequence) = writing;
@@ -105,17 +105,17 @@ void Board::write(int line, const Entry& entry) {
   shared(mine.sequence) = entry.sequence;
 }
 
-void Board::end(int line) {
+void NodeBoard::end(int line) {
   if (line >= 0) shared(mine_->lines[line].ended) = shared(mine_->lines[line].sequence).load();
 }
 
-std::shared_ptr<watch::Board> Board::pages() const {
+std::shared_ptr<watch::RankPages> NodeBoard::pages() const {
   std::vector<watch::RankPage*> pages;
   for (Page* page : ranks_) pages.push_back(page == nullptr ? nullptr : &page->watch);
-  return std::make_shared<watch::Board>(std::move(pages));
+  return std::make_shared<watch::RankPages>(std::move(pages));
 }
 
-std::optional<Board::Entry> Board::read(int world_rank, std::uint64_t group, int& line) const {
+std::optional<NodeBoard::Entry> NodeBoard::read(int world_rank, std::uint64_t group, int& line) const {
   Page* const page = ranks_[static_cast<std::size_t>(world_rank)];
   if (page == nullptr) return std::nullopt;
   for (int tries = 0; shared(page->lines[line].group) != group; ++tries) {

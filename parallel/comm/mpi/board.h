@@ -1,6 +1,6 @@
-// A board in memory that the ranks of one node share: for each of its groups, a rank writes which operation it has
-// begun and ended. This costs four stores an operation. From it a waiting rank tells who has not come or has called
-// something else. The rank's page for the watchdog lies beside it. Ranks of other nodes are not visible.
+// Memory that the ranks of one node share. For each of its groups, a rank writes there which operation it has begun and
+// ended, which costs four stores an operation. A waiting rank reads which ranks have not come or have called something
+// else. The ranks' pages for the watchdog are in the same memory. Ranks of other nodes are not visible.
 // Read next: parallel/comm/watch/page.h.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trireme::comm::mpi {
 
-class Board {
+class NodeBoard {
  public:
   struct Entry {
     std::uint64_t sequence = 0;
@@ -23,7 +23,7 @@ class Board {
   };
 
   /// Collective over all ranks of `world` (part of initialisation, before our own code can fail).
-  explicit Board(MPI_Comm world);
+  explicit NodeBoard(MPI_Comm world);
 
   int ranks_here() const { return ranks_here_; }
 
@@ -38,7 +38,7 @@ class Board {
   bool visible(int world_rank) const { return ranks_[static_cast<std::size_t>(world_rank)] != nullptr; }
 
   /// All ranks' pages. They stay for as long as the process does.
-  std::shared_ptr<watch::Board> pages() const;
+  std::shared_ptr<watch::RankPages> pages() const;
 
  private:
   struct Line {
@@ -47,7 +47,7 @@ class Board {
   static constexpr int lines = 128;
   struct Page {
     watch::RankPage watch;
-    Line lines[Board::lines];
+    Line lines[NodeBoard::lines];
   };
 
   int ranks_here_ = 0;

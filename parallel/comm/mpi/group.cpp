@@ -38,12 +38,12 @@ struct MpiGroup::Call {
 };
 
 MpiGroup::MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members,
-                   std::uint64_t instance, const HowToCall& how)
+                   std::uint64_t instance, const MpiCallOptions& call_options)
     : CollectiveGroup(name, rank, std::move(members)),
       runtime_(Runtime::get()),
       communicator_(communicator),
       instance_(instance),
-      how_(how),
+      call_options_(call_options),
       line_(runtime_.board().open(instance)),
       peers_lines_(static_cast<std::size_t>(size())),
       queue_([this](const Collective& c, std::uint64_t sequence) { run(c, sequence); }, [this] { abandon(); }) {}
@@ -81,15 +81,15 @@ void MpiGroup::run(const Collective& c, std::uint64_t sequence) {
 void MpiGroup::carry_out(Call& call) {
   const std::size_t bytes = contribution_bytes(call.s, size());
   switch (call.c.kind) {
-    case Kind::all_reduce:
+    case CollectiveKind::all_reduce:
       if (mpi_adds(call)) return all_reduce_by_mpi(call);
-      return bytes <= small_bytes && fits_one_call(call.s.count, size(), how_.most) ? all_reduce_small(call)
-                                                                                    : reduce_in_pieces(call);
-    case Kind::reduce:
+      return bytes <= small_bytes && fits_one_call(call.s.count, size(), call_options_.most) ? all_reduce_small(call)
+                                                                                             : reduce_in_pieces(call);
+    case CollectiveKind::reduce:
       return reduce_in_pieces(call);
-    case Kind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return mpi_adds(call) ? reduce_scatter_by_mpi(call) : reduce_scatter_in_pieces(call);
-    case Kind::broadcast:
+    case CollectiveKind::broadcast:
       return broadcast_in_pieces(call);
     default:
       return move(call);
@@ -99,13 +99,13 @@ void MpiGroup::carry_out(Call& call) {
 // A reduce-scatter cannot be cut into pieces: MPI adds only dense arrays, and the pieces of all rows are not one.
 bool MpiGroup::mpi_adds(const Call& call) const {
   if (call.s.order == SumOrder::ranks || number_of(call.s.dtype) == MPI_DATATYPE_NULL) return false;
-  return call.s.kind == Kind::all_reduce || fits_one_call(call.s.count, size(), how_.most);
+  return call.s.kind == CollectiveKind::all_reduce || fits_one_call(call.s.count, size(), call_options_.most);
 }
 
 // All ranks get the same bits: MPI adds each element on one rank and copies the sum, or on all ranks by one tree of
 // additions a + b, which are commutative.
 void MpiGroup::all_reduce_by_mpi(Call& call) {
-  for (const Piece& piece : pieces(call.s.count, how_.most)) {
+  for (const Piece& piece : pieces(call.s.count, call_options_.most)) {
     std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(piece.first) * call.element();
     finish(call, [&](MPI_Request* request) {
       return MPI_Iallreduce(MPI_IN_PLACE, x, static_cast<int>(piece.count), number_of(call.s.dtype), MPI_SUM,
@@ -142,7 +142,7 @@ void MpiGroup::reduce_in_pieces(Call& call) {
   const auto ranks = static_cast<std::size_t>(size());
   const std::int64_t longest_chunk =
       std::min({(call.s.count + size() - 1) / size(), static_cast<std::int64_t>(chunk_bytes / call.element()),
-                longest_share(size(), how_.most)});
+                longest_share(size(), call_options_.most)});
   call.buffer = Tensor::empty({size(), longest_chunk}, call.s.dtype);
   const std::int64_t longest_piece = std::max<std::int64_t>(1, longest_chunk * size());
   for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest_piece) {
@@ -168,7 +168,7 @@ void MpiGroup::reduce_in_pieces(Call& call) {
     });
     sum_buffer(call, row, buffer);
     finish(call, [&](MPI_Request* request) {
-      return call.c.kind == Kind::all_reduce
+      return call.c.kind == CollectiveKind::all_reduce
                  ? MPI_Iallgatherv(buffer, row, type, x, counts.data(), starts.data(), type, communicator_, request)
                  : MPI_Igatherv(buffer, row, type, x, counts.data(), starts.data(), type, call.c.root, communicator_,
                                 request);
@@ -180,11 +180,11 @@ void MpiGroup::reduce_scatter_in_pieces(Call& call) {
   const auto ranks = static_cast<std::size_t>(size());
   const std::int64_t longest = std::clamp<std::int64_t>(
       call.s.count, 1,
-      std::min(static_cast<std::int64_t>(chunk_bytes / call.element()), longest_share(size(), how_.most)));
+      std::min(static_cast<std::int64_t>(chunk_bytes / call.element()), longest_share(size(), call_options_.most)));
   call.buffer = Tensor::empty({size(), longest}, call.s.dtype);
   for (std::int64_t first = 0; first < call.s.count || first == 0; first += longest) {
     const std::int64_t chunk = std::min(longest, call.s.count - first);
-    if (fits_one_call(call.s.count, size(), how_.most)) {
+    if (fits_one_call(call.s.count, size(), call_options_.most)) {
       std::vector<int> counts(ranks, static_cast<int>(chunk)), starts(ranks), rows(ranks);
       for (std::size_t r = 0; r < ranks; ++r) {
         starts[r] = static_cast<int>(static_cast<std::int64_t>(r) * call.s.count + first);
@@ -209,9 +209,9 @@ void MpiGroup::reduce_scatter_in_pieces(Call& call) {
 
 // The operations that only move elements.
 void MpiGroup::move(Call& call) {
-  if (fits_one_call(call.s.count, size(), how_.most))
+  if (fits_one_call(call.s.count, size(), call_options_.most))
     return move_piece(call, {0, call.s.count}, static_cast<int>(call.s.count), call.type());
-  for (const Piece& piece : pieces(call.s.count, longest_share(size(), how_.most)))
+  for (const Piece& piece : pieces(call.s.count, longest_share(size(), call_options_.most)))
     with_part_of_rows(call, piece.count, [&](MPI_Datatype part) { move_piece(call, piece, 1, part); });
 }
 
@@ -225,17 +225,17 @@ void MpiGroup::move_piece(Call& call, const Piece& piece, int shares, MPI_Dataty
   MPI_Datatype type = call.type();
   const std::size_t offset = static_cast<std::size_t>(rank()) * static_cast<std::size_t>(call.s.count) * call.element();
   const bool in_place = x != nullptr && y != nullptr && (is_split(call.c.kind) ? x + offset == y : y + offset == x);
-  const void* const from = in_place && call.c.kind != Kind::scatter ? MPI_IN_PLACE : x;
-  void* const to = in_place && call.c.kind == Kind::scatter ? MPI_IN_PLACE : y;
+  const void* const from = in_place && call.c.kind != CollectiveKind::scatter ? MPI_IN_PLACE : x;
+  void* const to = in_place && call.c.kind == CollectiveKind::scatter ? MPI_IN_PLACE : y;
   finish(call, [&](MPI_Request* request) {
     switch (call.c.kind) {
-      case Kind::all_gather:
+      case CollectiveKind::all_gather:
         return MPI_Iallgather(from, n, type, y, shares, share, communicator_, request);
-      case Kind::all_to_all:
+      case CollectiveKind::all_to_all:
         return MPI_Ialltoall(x, shares, share, y, shares, share, communicator_, request);
-      case Kind::gather:
+      case CollectiveKind::gather:
         return MPI_Igather(from, n, type, y, shares, share, root, communicator_, request);
-      case Kind::scatter:
+      case CollectiveKind::scatter:
         return MPI_Iscatter(x, shares, share, to, n, type, root, communicator_, request);
       default:
         return MPI_Ibarrier(communicator_, request);
@@ -244,7 +244,7 @@ void MpiGroup::move_piece(Call& call, const Piece& piece, int shares, MPI_Dataty
 }
 
 void MpiGroup::broadcast_in_pieces(Call& call) {
-  for (const Piece& piece : pieces(call.s.count, how_.most)) {
+  for (const Piece& piece : pieces(call.s.count, call_options_.most)) {
     std::byte* const x = bytes_of(call.c.x) + static_cast<std::size_t>(piece.first) * call.element();
     finish(call, [&](MPI_Request* request) {
       return MPI_Ibcast(x, static_cast<int>(piece.count), call.type(), call.c.root, communicator_, request);
@@ -304,7 +304,7 @@ void MpiGroup::look_for_desync(const Call& call) {
   }
 }
 
-std::optional<Board::Entry> MpiGroup::shown(int group_rank, int& line) const {
+std::optional<NodeBoard::Entry> MpiGroup::shown(int group_rank, int& line) const {
   return runtime_.board().read(world_rank(group_rank), instance_, line);
 }
 

@@ -8,20 +8,20 @@
 
 namespace trireme::comm::mpi {
 
-/// What a group and its subgroups have in common.
-struct HowToCall {
+/// Options that a group and its subgroups share.
+struct MpiCallOptions {
   SumOrder fastest = SumOrder::ranks;  ///< any: MPI itself makes the sums for which the caller allows it
   std::int64_t most = most_per_call;   ///< elements in one MPI call
 };
 
 class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_this<MpiGroup> {
  public:
-  /// `instance`: a number all members give this group, and no other of their groups.
+  /// `instance`: a number that is the same on all members, and different from that of their other groups.
   MpiGroup(MPI_Comm communicator, const std::string& name, int rank, std::vector<int> members, std::uint64_t instance,
-           const HowToCall& how);
+           const MpiCallOptions& call_options);
   ~MpiGroup() override;
 
-  SumOrder fastest_order() const override { return how_.fastest; }
+  SumOrder fastest_order() const override { return call_options_.fastest; }
   void abandon() override;
   Work send(Tensor x, int to, int tag) override;
   Work send_final(Tensor x, int to, int tag) override;
@@ -55,12 +55,12 @@ class MpiGroup final : public CollectiveGroup, public std::enable_shared_from_th
   void finish(const Call& call, const Start& start);
   void look_for_desync(const Call& call);
   std::vector<int> missing(const Call& call) const;
-  std::optional<Board::Entry> shown(int group_rank, int& line) const;  // by the board
+  std::optional<NodeBoard::Entry> shown(int group_rank, int& line) const;  // by the board
 
   Runtime& runtime_;
   MPI_Comm communicator_;
   std::uint64_t instance_;
-  const HowToCall how_;
+  const MpiCallOptions call_options_;
   int line_;                      // on the board
   std::vector<int> peers_lines_;  // by rank: where the board has theirs
   OperationQueue queue_;          // last member: its thread ends first

@@ -10,7 +10,7 @@
 namespace trireme::comm::mpi {
 namespace {
 
-struct Home {
+struct RankHost {
   std::int32_t first_rank = 0;  ///< of the ranks that share memory: a number for the host
   watch::FixedText<64> name{};
 };
@@ -23,18 +23,18 @@ struct FixedInvitation {
 };
 
 /// In the order of their first ranks: rank 0 is on the first host.
-std::vector<hosts::Host> find_hosts(MPI_Comm world, const watch::Board& board) {
-  Home mine;
-  while (!board.visible(mine.first_rank)) ++mine.first_rank;
+std::vector<hosts::Host> find_hosts(MPI_Comm world, const watch::RankPages& pages) {
+  RankHost mine;
+  while (!pages.visible(mine.first_rank)) ++mine.first_rank;
   std::array<char, 64> name{};
   ::gethostname(name.data(), name.size() - 1);
   mine.name = watch::FixedText<64>(name.data());
-  std::vector<Home> homes(static_cast<std::size_t>(board.ranks()));
-  check_code(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, homes.data(), sizeof mine, MPI_BYTE, world), "mpi");
+  std::vector<RankHost> rank_hosts(static_cast<std::size_t>(pages.ranks()));
+  check_code(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, rank_hosts.data(), sizeof mine, MPI_BYTE, world), "mpi");
   std::map<int, hosts::Host> found;
-  for (std::size_t rank = 0; rank < homes.size(); ++rank) {
-    hosts::Host& host = found[homes[rank].first_rank];
-    host.name = homes[rank].name.view();
+  for (std::size_t rank = 0; rank < rank_hosts.size(); ++rank) {
+    hosts::Host& host = found[rank_hosts[rank].first_rank];
+    host.name = rank_hosts[rank].name.view();
     host.ranks.push_back(static_cast<int>(rank));
   }
   std::vector<hosts::Host> list;
@@ -58,9 +58,9 @@ hosts::Invitation invitation_of(const FixedInvitation& fixed) {
 
 }  // namespace
 
-HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board, double timeout,
+HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::RankPages>& pages, double timeout,
                      const hosts::Callbacks& callbacks) {
-  std::vector<hosts::Host> list = find_hosts(world, *board);
+  std::vector<hosts::Host> list = find_hosts(world, *pages);
   if (list.size() == 1) return {};
   int rank = 0;
   check_code(MPI_Comm_rank(world, &rank), "mpi");
@@ -71,7 +71,7 @@ HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& 
   const hosts::Invitation invitation = invitation_of(fixed);
   if (rank == 0) {
     auto links =
-        std::make_unique<hosts::HostLinks>(std::move(list), board, timeout, std::move(listener), invitation, callbacks);
+        std::make_unique<hosts::HostLinks>(std::move(list), pages, timeout, std::move(listener), invitation, callbacks);
     links->wait_for_all(std::min(timeout, 5.0));
     return {0, std::move(links)};
   }
@@ -80,7 +80,7 @@ HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& 
   });
   const int self = static_cast<int>(own - list.begin());
   if (own->ranks.front() != rank || self == 0) return {self, nullptr};
-  return {self, std::make_unique<hosts::HostLinks>(std::move(list), self, board, timeout, invitation, callbacks)};
+  return {self, std::make_unique<hosts::HostLinks>(std::move(list), self, pages, timeout, invitation, callbacks)};
 }
 
 }  // namespace trireme::comm::mpi

@@ -148,7 +148,7 @@ Work MpiGroup::send_final(Tensor x, int to, int tag) {
   const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
   const std::scoped_lock lock(runtime_.lock());
   MPI_Request request = MPI_REQUEST_NULL;
-  const MessageType type(x, how_.most, "send");
+  const MessageType type(x, call_options_.most, "send");
   check_code(MPI_Isend(message.raw(), type.count(), type.type(), to, tag, communicator_, &request), "send");
   runtime_.finish_later(request, message);
   return {};
@@ -159,7 +159,7 @@ Work MpiGroup::recv(Tensor y, int from, int tag) {
   MPI_Request request = MPI_REQUEST_NULL;
   {
     const std::scoped_lock lock(runtime_.lock());
-    const MessageType type(y, how_.most, "recv");
+    const MessageType type(y, call_options_.most, "recv");
     check_code(MPI_Irecv(y.raw(), type.count(), type.type(), from, tag, communicator_, &request), "recv");
   }
   return Work(std::make_shared<Receiving>(shared_from_this(), std::move(y), from, tag, request));
@@ -222,7 +222,7 @@ std::shared_ptr<ProcessGroup> MpiGroup::subgroup(const std::vector<int>& world_r
     check_code(MPI_Group_free(&group), "subgroup");
     check_code(MPI_Group_free(&world_group), "subgroup");
   }
-  return std::make_shared<MpiGroup>(communicator, name, place, world_ranks, instance, how_);
+  return std::make_shared<MpiGroup>(communicator, name, place, world_ranks, instance, call_options_);
 }
 
 }  // namespace trireme::comm::mpi

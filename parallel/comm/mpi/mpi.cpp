@@ -23,13 +23,14 @@ class Transport final : public MpiTransport {
       runtime.watch(options);
       std::vector<int> members(static_cast<std::size_t>(runtime.size()));
       std::iota(members.begin(), members.end(), 0);
-      return new std::shared_ptr<ProcessGroup>(std::make_shared<MpiGroup>(
-          runtime.world(), "world", runtime.rank(), members, 1, HowToCall{.fastest = fastest, .most = most_per_call}));
+      return new std::shared_ptr<ProcessGroup>(
+          std::make_shared<MpiGroup>(runtime.world(), "world", runtime.rank(), members, 1,
+                                     MpiCallOptions{.fastest = fastest, .most = most_per_call}));
     }();
     return *world;
   }
 
-  std::shared_ptr<const watch::Board> board() const override {
+  std::shared_ptr<const watch::RankPages> pages() const override {
     return Runtime::up() ? Runtime::get().pages() : nullptr;
   }
 

@@ -25,7 +25,7 @@ class MpiProgress final : public ProgressBoard {
   bool visible(int world_rank) const override { return board_.visible(world_rank); }
 
  private:
-  Board& board_;
+  NodeBoard& board_;
   std::uint64_t instance_;
   int line_;
   std::map<int, int> lines_;  // by world rank: where to look first

@@ -97,7 +97,7 @@ Runtime::Runtime() {
                   "this program was built with, or srun --mpi=pmix",
                   mpi_launcher_size(), size_);
   }
-  board_ = std::make_unique<Board>(world_);
+  board_ = std::make_unique<NodeBoard>(world_);
   spin_ = board_->ranks_here() <= static_cast<int>(std::thread::hardware_concurrency());
   std::atexit([] { get().finalize(); });
   initialised = true;
@@ -208,7 +208,7 @@ void Runtime::keep(const Tensor& x) {
 // all ranks first. A failed rank exits without MPI_Finalize; mpirun then ends the others.
 void Runtime::finalize() {
   if (failed_) {
-    if (beacon_) beacon_->set_state(watch::State::failed);
+    if (beacon_) beacon_->set_state(watch::RankState::failed);
     return;
   }
   MPI_Request request = MPI_REQUEST_NULL;
@@ -232,7 +232,7 @@ void Runtime::finalize() {
     std::fprintf(stderr, "%s\n", error.what());
     abort(static_cast<int>(ExitCode::retryable));
   }
-  if (beacon_) beacon_->set_state(watch::State::ended);
+  if (beacon_) beacon_->set_state(watch::RankState::ended);
   watchdog_.reset();
   links_.reset();
   {
@@ -245,20 +245,21 @@ void Runtime::finalize() {
   static_cast<void>(MPI_Finalize());  // the process ends with or without it
 }
 
-std::shared_ptr<const watch::Board> Runtime::pages() const { return beacon_ ? beacon_->board() : nullptr; }
+std::shared_ptr<const watch::RankPages> Runtime::pages() const { return beacon_ ? beacon_->pages() : nullptr; }
 
 std::vector<int> Runtime::running() const {
   std::vector<int> ranks;
   for (int rank = 0; beacon_ && rank < size_; ++rank) {
-    const auto& board = *beacon_->board();
-    if (rank != rank_ && board.visible(rank) && board.page(rank).state != watch::State::ended) ranks.push_back(rank);
+    const auto& pages = *beacon_->pages();
+    if (rank != rank_ && pages.visible(rank) && pages.page(rank).state != watch::RankState::ended)
+      ranks.push_back(rank);
   }
   return ranks;
 }
 
 void Runtime::abort(int exit_code) {
   failed_ = true;
-  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody reports this rank as dead
+  if (beacon_) beacon_->set_state(watch::RankState::failed);  // so that nobody reports this rank as dead
   // Take the lock and keep it, so that no other thread is inside MPI while it is torn down. Give up after a while: a
   // thread that holds the lock may hang.
   const auto patience = Clock::now() + std::chrono::milliseconds(200);
@@ -280,15 +281,15 @@ void Runtime::leave(int exit_code) {
   const auto patience = Clock::now() + std::chrono::milliseconds(300);
   while (!aborted() && Clock::now() < patience) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   failed_ = true;
-  if (beacon_) beacon_->set_state(watch::State::failed);  // so that nobody reports this rank as dead
+  if (beacon_) beacon_->set_state(watch::RankState::failed);  // so that nobody reports this rank as dead
   std::this_thread::sleep_for(std::chrono::milliseconds(50 * (1 + rank_ % 4)));
   std::_Exit(exit_code);
 }
 
 bool Runtime::aborted() const {
   for (int rank = 0; beacon_ && rank < size_; ++rank) {
-    const auto& board = *beacon_->board();
-    if (rank != rank_ && board.visible(rank) && board.page(rank).state == watch::State::failed) return true;
+    const auto& pages = *beacon_->pages();
+    if (rank != rank_ && pages.visible(rank) && pages.page(rank).state == watch::RankState::failed) return true;
   }
   return false;
 }

@@ -33,8 +33,8 @@ class Runtime {
   MPI_Comm control() const { return control_; }  ///< all ranks, for traffic outside groups
   int rank() const { return rank_; }
   int size() const { return size_; }
-  Board& board() { return *board_; }
-  std::shared_ptr<const watch::Board> pages() const;  ///< null before watch()
+  NodeBoard& board() { return *board_; }
+  std::shared_ptr<const watch::RankPages> pages() const;  ///< null before watch()
   /// Starts the watchdog, once, and the links between hosts if there are several. The calling thread is this process's
   /// rank. Collective over all ranks, as part of initialisation.
   void watch(const WatchOptions& options);
@@ -73,7 +73,7 @@ class Runtime {
   std::mutex mutex_;
   MPI_Comm world_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<NodeBoard> board_;
   bool spin_ = false;
   std::shared_ptr<watch::Beacon> beacon_;
   std::unique_ptr<watch::Watchdog> watchdog_;
@@ -94,7 +94,7 @@ struct HostPlace {
   std::unique_ptr<hosts::HostLinks> links;
 };
 /// Collective over all ranks of `world`, which may block. On rank 0 it waits up to 5 seconds for the other hosts.
-HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::Board>& board, double timeout,
+HostPlace link_hosts(MPI_Comm world, const std::shared_ptr<const watch::RankPages>& pages, double timeout,
                      const hosts::Callbacks& callbacks);
 
 /// What MPI says about a result that is not MPI_SUCCESS.

@@ -43,7 +43,9 @@ std::shared_ptr<ProcessGroup> mpi_world_in_pieces(const WatchOptions& options, S
   return required_transport().world(options, fastest, most_per_call);
 }
 
-std::shared_ptr<const watch::Board> watch::mpi_board() { return registered != nullptr ? registered->board() : nullptr; }
+std::shared_ptr<const watch::RankPages> watch::mpi_rank_pages() {
+  return registered != nullptr ? registered->pages() : nullptr;
+}
 
 std::unique_ptr<comm::ProgressBoard> comm::mpi_progress_board(std::uint64_t instance) {
   return required_transport().progress_board(instance);

@@ -25,7 +25,7 @@ class MpiTransport {
   /// The group of all processes.
   virtual std::shared_ptr<ProcessGroup> world(const WatchOptions& options, SumOrder fastest,
                                               std::int64_t most_per_call) const = 0;
-  virtual std::shared_ptr<const watch::Board> board() const = 0;  ///< null before world()
+  virtual std::shared_ptr<const watch::RankPages> pages() const = 0;  ///< null before world()
   /// Where ranks of one host publish what they do.
   virtual std::unique_ptr<ProgressBoard> progress_board(std::uint64_t instance) const = 0;
   virtual void abort(int exit_code) const = 0;  ///< returns if world() was not called

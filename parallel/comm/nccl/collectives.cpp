@@ -29,17 +29,17 @@ struct Chunk {
 Tensor NcclCollectives::sum_buffer(const Signature& s) const {
   if (s.order == SumOrder::any) return {};
   const MemoryScope scope(MemoryCategory::communication);
-  const bool small = s.kind == Kind::all_reduce && contribution_bytes(s, size_) <= small_message_bytes;
-  const bool whole = small || s.kind == Kind::reduce_scatter,
-             sums = whole || s.kind == Kind::all_reduce || s.kind == Kind::reduce;
+  const bool small = s.kind == CollectiveKind::all_reduce && contribution_bytes(s, size_) <= small_message_bytes;
+  const bool whole = small || s.kind == CollectiveKind::reduce_scatter,
+             sums = whole || s.kind == CollectiveKind::all_reduce || s.kind == CollectiveKind::reduce;
   const std::int64_t row = whole ? s.count : (s.count + size_ - 1) / size_;
   return sums ? Tensor::empty({size_, row}, s.dtype, Device::cuda) : Tensor();  // [ranks, row]
 }
 
 void NcclCollectives::run(const Collective& c, const Signature& s, const Tensor& buffer) {
   if (s.order == SumOrder::any) return sum_by_nccl(c, s);
-  if (c.kind == Kind::all_reduce) return all_reduce(c, s, buffer);
-  if (c.kind == Kind::reduce || c.kind == Kind::reduce_scatter) return reduce(c, s, buffer);
+  if (c.kind == CollectiveKind::all_reduce) return all_reduce(c, s, buffer);
+  if (c.kind == CollectiveKind::reduce || c.kind == CollectiveKind::reduce_scatter) return reduce(c, s, buffer);
   move_parts(c, s);
 }
 
@@ -60,7 +60,7 @@ void NcclCollectives::run_each_kind(const Tensor& bytes, SumOrder order) {
 }
 
 void NcclCollectives::sum_by_nccl(const Collective& c, const Signature& s) {
-  if (c.kind == Kind::all_reduce) {
+  if (c.kind == CollectiveKind::all_reduce) {
     api_.all_reduce(device_bytes(c.x), s.count, s.dtype, comm_, stream_);
   } else {
     api_.reduce_scatter(device_bytes(c.x), device_bytes(c.y), s.count, s.dtype, comm_, stream_);
@@ -88,7 +88,7 @@ void NcclCollectives::all_reduce(const Collective& c, const Signature& s, const 
 // reduce_scatter: chunk r of x is row r. reduce: the chunks' sums then go to the root; other ranks' x stays as it is.
 void NcclCollectives::reduce(const Collective& c, const Signature& s, const Tensor& rows) {
   std::byte *const x = device_bytes(c.x), *const gathered = device_bytes(rows);
-  if (c.kind == Kind::reduce_scatter) {
+  if (c.kind == CollectiveKind::reduce_scatter) {
     Signature whole = s;
     whole.count = s.count * size_;
     return combine(s, rows, gather_chunks(x, whole, gathered), device_bytes(c.y));
@@ -110,8 +110,8 @@ void NcclCollectives::move_parts(const Collective& c, const Signature& s) {
   std::byte *const x = device_bytes(c.x), *const y = device_bytes(c.y);
   const std::size_t share = static_cast<std::size_t>(s.count) * size_of(s.dtype);
   const auto part = [&](int r) { return static_cast<std::size_t>(r) * share; };
-  if (c.kind == Kind::all_gather) return gather_all(x, y, share);
-  if (c.kind == Kind::broadcast) {
+  if (c.kind == CollectiveKind::all_gather) return gather_all(x, y, share);
+  if (c.kind == CollectiveKind::broadcast) {
     api_.broadcast(x, share, c.root, comm_, stream_);
     return wait_until_ready_("broadcast");
   }
@@ -119,12 +119,12 @@ void NcclCollectives::move_parts(const Collective& c, const Signature& s) {
   std::vector<PeerBuffers> peers(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) {
     PeerBuffers& peer = peers[static_cast<std::size_t>(r)];
-    if (c.kind == Kind::all_to_all) peer = {x + part(r), share, y + part(r), share};
-    if (c.kind == Kind::gather) {
+    if (c.kind == CollectiveKind::all_to_all) peer = {x + part(r), share, y + part(r), share};
+    if (c.kind == CollectiveKind::gather) {
       if (r == c.root) peer = {x, share, nullptr, 0};
       if (is_root) peer = {peer.out, peer.out_bytes, y + part(r), share};
     }
-    if (c.kind == Kind::scatter) {
+    if (c.kind == CollectiveKind::scatter) {
       if (is_root) peer = {x + part(r), share, nullptr, 0};
       if (r == c.root) peer = {peer.out, peer.out_bytes, y, share};
     }

@@ -102,38 +102,38 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
     std::byte* y = c.y.defined() ? static_cast<std::byte*>(c.y.raw()) : nullptr;
     const auto root = static_cast<std::size_t>(c.root), ranks = xs.size();
     switch (c.kind) {
-      case Kind::all_reduce:
-      case Kind::reduce:
+      case CollectiveKind::all_reduce:
+      case CollectiveKind::reduce:
         return reduce_part(c, s, xs, small);
-      case Kind::reduce_scatter: {
+      case CollectiveKind::reduce_scatter: {
         std::vector<const std::byte*> sources;
         for (const std::byte* source : xs) sources.push_back(source + mine);
         return combine(s.dtype, s.op, sources, {&y, 1}, 0, s.count);
       }
-      case Kind::all_gather:
-      case Kind::all_to_all: {
-        const std::size_t offset = c.kind == Kind::all_to_all ? mine : 0;
+      case CollectiveKind::all_gather:
+      case CollectiveKind::all_to_all: {
+        const std::size_t offset = c.kind == CollectiveKind::all_to_all ? mine : 0;
         for (std::size_t i = 0; i < ranks; ++i) {  // its own first: ranks do not all read one tensor at once
           const std::size_t r = (static_cast<std::size_t>(rank()) + i) % ranks;
           copy_large(y + r * share, xs[r] + offset, share);
         }
         return;
       }
-      case Kind::gather:
+      case CollectiveKind::gather:
         for (std::size_t r = 0; rank() == c.root && r < ranks; ++r) copy_large(y + r * share, xs[r], share);
         return;
-      case Kind::broadcast:
+      case CollectiveKind::broadcast:
         if (rank() != c.root) copy_large(x, xs[root], share);
         return;
-      case Kind::scatter:
+      case CollectiveKind::scatter:
         return copy_large(y, xs[root] + mine, share);
-      case Kind::barrier:
+      case CollectiveKind::barrier:
         return;
     }
   }
 
   void reduce_part(const Collective& c, const Signature& s, const std::vector<std::byte*>& xs, bool small) {
-    const bool all = c.kind == Kind::all_reduce;
+    const bool all = c.kind == CollectiveKind::all_reduce;
     if (small && !all && rank() != c.root) return;
     std::vector<std::byte*> destinations = xs;
     if (small) destinations = {static_cast<std::byte*>(c.x.raw())};

@@ -131,7 +131,7 @@ void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& optio
   require(options.timeout.count() > 0, "run_thread_ranks", "a deadline of {} s; expected more than 0",
           options.timeout.count());
   const auto world = std::make_shared<comm::ThreadWorld>(ranks);
-  const auto board = std::make_shared<watch::Board>(ranks);
+  const auto pages = std::make_shared<watch::RankPages>(ranks);
   Returns returns(ranks);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
@@ -141,24 +141,24 @@ void run_thread_ranks(int ranks, int threads_per_rank, const WatchOptions& optio
       world->fail(error);
       if (!returns.all_within(time_to_end) && options.on_lost) options.on_lost(error);
     };
-    watchdog.emplace(board, options.timeout, on_lost, std::function<void()>(), options.now);
+    watchdog.emplace(pages, options.timeout, on_lost, std::function<void()>(), options.now);
   }
 
   const auto run_rank = [&](int rank) {
-    const auto beacon = std::make_shared<watch::Beacon>(board, rank);
+    const auto beacon = std::make_shared<watch::Beacon>(pages, rank);
     watch::Beacon::set_current(beacon);
     if (watchdog) watchdog->add(beacon);
     try {
       MemoryPool::set_current(std::make_shared<MemoryPool>());
       set_threads(threads_per_rank);
       body(comm::thread_group(world->join(members, "world", rank), "world", rank, members));
-      beacon->set_state(watch::State::ended);
+      beacon->set_state(watch::RankState::ended);
       world->end(rank);
     } catch (const comm::PeerFailed&) {
-      beacon->set_state(watch::State::failed);
+      beacon->set_state(watch::RankState::failed);
       world->fail(nullptr);  // the rank that failed reports the error
     } catch (...) {
-      beacon->set_state(watch::State::failed);
+      beacon->set_state(watch::RankState::failed);
       world->fail(std::current_exception());
     }
     if (watchdog) watchdog->remove(*beacon);

@@ -38,15 +38,15 @@ std::int64_t nanoseconds_now() {
 
 std::int64_t own_nanoseconds() { return nanoseconds_now() - waited_for_processor(); }
 
-Beacon::Beacon(std::shared_ptr<Board> board, int rank, std::int64_t (*clock)())
-    : board_(std::move(board)), rank_(rank), page_(board_->page(rank)), clock_(clock) {
+Beacon::Beacon(std::shared_ptr<RankPages> pages, int rank, std::int64_t (*clock)())
+    : pages_(std::move(pages)), rank_(rank), page_(pages_->page(rank)), clock_(clock) {
   const ThreadId self = this_thread();
   page_.process = self.process;
   page_.thread = self.thread;
   page_.process_space = self.space;
   page_.place.write(FixedText<64>(fmt::format("rank {}", rank)));
   page_.site.write(FixedText<40>(CallSite::current()));
-  page_.state = State::running;
+  page_.state = RankState::running;
 }
 
 Beacon::~Beacon() = default;

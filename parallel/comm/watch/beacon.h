@@ -20,17 +20,17 @@ namespace trireme::watch {
 
 using Clock = std::chrono::steady_clock;
 std::int64_t nanoseconds_now();  ///< of this clock, as pages state times
-/// The same without the time that the calling thread waited for a processor: what a rank itself takes does not grow
-/// when more ranks than processors take turns.
+/// The same without the time in which the calling thread waited for a processor. So a rank's times do not grow when
+/// several ranks share a processor.
 std::int64_t own_nanoseconds();
 
 class Wait;
 
 class Beacon {
  public:
-  /// For `rank` of the board, on the calling thread; the page then shows this thread's system id.
+  /// Writes the page of `rank`, on the calling thread; the page then shows this thread's system id.
   /// `clock`: measures phases.
-  Beacon(std::shared_ptr<Board> board, int rank, std::int64_t (*clock)() = own_nanoseconds);
+  Beacon(std::shared_ptr<RankPages> pages, int rank, std::int64_t (*clock)() = own_nanoseconds);
   ~Beacon();
   Beacon(const Beacon&) = delete;
   Beacon& operator=(const Beacon&) = delete;
@@ -40,7 +40,7 @@ class Beacon {
   /// Also sets the thread's heartbeat.
   static void set_current(std::shared_ptr<Beacon> beacon);
 
-  const std::shared_ptr<Board>& board() const { return board_; }
+  const std::shared_ptr<RankPages>& pages() const { return pages_; }
   int rank() const { return rank_; }
   RankPage& page() const { return page_; }
 
@@ -48,7 +48,7 @@ class Beacon {
   void set_place(std::string_view place, int work);
   /// Begins a step, and writes the times of the previous one to the page.
   void begin_step(std::int64_t step);
-  void set_state(State state) { page_.state = state; }
+  void set_state(RankState state) { page_.state = state; }
 
   /// For the watchdog of this process: writes to the page whom this rank waits for now.
   void show_waits();
@@ -58,7 +58,7 @@ class Beacon {
   friend class Blocked;
   friend class PhaseScope;
 
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<RankPages> pages_;
   int rank_;
   RankPage& page_;
   std::int64_t (*clock_)();

@@ -14,20 +14,20 @@ std::uint64_t operation_number(const std::optional<Record>& record) {
 
 }  // namespace
 
-Observer::Observer(std::shared_ptr<const Board> board, Ask ask)
-    : board_(std::move(board)),
+Observer::Observer(std::shared_ptr<const RankPages> pages, Ask ask)
+    : pages_(std::move(pages)),
       ask_(std::move(ask)),
-      seen_(static_cast<std::size_t>(board_->ranks())),
+      seen_(static_cast<std::size_t>(pages_->ranks())),
       signs_(seen_.size()) {}
 
 void Observer::look(double seconds) {
   seconds = std::clamp(seconds, 0.0, longest_gap);
   bool another_ended = false;
-  for (int rank = 0; rank < board_->ranks(); ++rank) {
+  for (int rank = 0; rank < pages_->ranks(); ++rank) {
     const auto i = static_cast<std::size_t>(rank);
     const bool had_ended = signs_[i].ended;
-    signs_[i].visible = board_->visible(rank);
-    if (signs_[i].visible) look_at(board_->page(rank), seen_[i], signs_[i], seconds);
+    signs_[i].visible = pages_->visible(rank);
+    if (signs_[i].visible) look_at(pages_->page(rank), seen_[i], signs_[i], seconds);
     another_ended = another_ended || signs_[i].ended != had_ended;
   }
   // The last operation of the rank that ended may have released ranks whose pages were read before. So ranks must show
@@ -65,10 +65,10 @@ void Observer::look_at(const RankPage& page, Seen& seen, RankSigns& signs, doubl
     // have come, it only needs a processor.
     if (!signs.blocked || signs.waits_for.empty()) signs.since_sign_of_life = 0;
   }
-  const State state = page.state;  // read after asking the system: an ending process sets it before it goes
-  signs.ended = state == State::ended;
-  signs.failed = state == State::failed;
-  if (state == State::absent) signs.since_sign_of_life = signs.since_heartbeat = signs.since_ran = 0;
+  const RankState state = page.state;  // read after asking the system: an ending process sets it before it goes
+  signs.ended = state == RankState::ended;
+  signs.failed = state == RankState::failed;
+  if (state == RankState::absent) signs.since_sign_of_life = signs.since_heartbeat = signs.since_ran = 0;
 }
 
 bool Observer::lives(const RankPage& page, Seen& seen, RankSigns& signs) const {

@@ -22,7 +22,7 @@ class Observer {
   static constexpr double ask_after = 0.2;     ///< seconds of silence after which the system is asked
   using Ask = std::function<VitalSigns(const ThreadId&)>;
 
-  explicit Observer(std::shared_ptr<const Board> board, Ask ask = vital_signs);
+  explicit Observer(std::shared_ptr<const RankPages> pages, Ask ask = vital_signs);
 
   /// `seconds`: since the previous look.
   void look(double seconds);
@@ -40,7 +40,7 @@ class Observer {
   void look_at(const RankPage& page, Seen& seen, RankSigns& signs, double seconds) const;
   bool lives(const RankPage& page, Seen& seen, RankSigns& signs) const;
 
-  std::shared_ptr<const Board> board_;
+  std::shared_ptr<const RankPages> pages_;
   Ask ask_;
   std::vector<Seen> seen_;
   std::vector<RankSigns> signs_;

@@ -50,14 +50,14 @@ std::vector<Record> RankPage::history() const {
   return found;
 }
 
-Board::Board(int ranks) {
+RankPages::RankPages(int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     own_.push_back(std::make_unique<RankPage>());
     pages_.push_back(own_.back().get());
   }
 }
 
-std::string Board::place(int rank) const {
+std::string RankPages::place(int rank) const {
   if (visible(rank)) {
     const auto place = page(rank).place.read();
     if (place && !place->view().empty()) return std::string(place->view());

@@ -52,15 +52,15 @@ struct StepTimes {
   std::array<float, phases> seconds{};
 };
 
-enum class State : std::uint8_t { absent, running, failed, ended };
+enum class RankState : std::uint8_t { absent, running, failed, ended };
 
 struct RankPage {
   static constexpr int records = 200, steps = 16;
 
   alignas(64) Heartbeat::Counter beats{0};
-  alignas(64) std::atomic<std::uint64_t> watchdog_ticks{
-      0};  ///< of the process's watchdog: increases while the process runs
-  std::atomic<State> state{State::absent};
+  /// Increased by the process's watchdog several times a second, as long as the process runs.
+  alignas(64) std::atomic<std::uint64_t> watchdog_ticks{0};
+  std::atomic<RankState> state{RankState::absent};
   std::atomic<std::int64_t> process{0}, thread{0};  ///< system ids, for vital_signs.h
   std::atomic<std::uint64_t> process_space{0};      ///< the pid namespace of those ids
   std::atomic<std::int64_t> step{-1};
@@ -79,12 +79,12 @@ struct RankPage {
 };
 
 /// The pages of all ranks that are visible from here.
-class Board {
+class RankPages {
  public:
   /// In memory of this process, for ranks that are its threads.
-  explicit Board(int ranks);
-  /// By world rank; null for those on other nodes. They must outlive the board.
-  explicit Board(std::vector<RankPage*> pages) : pages_(std::move(pages)) {}
+  explicit RankPages(int ranks);
+  /// By world rank; null for those on other nodes. They must outlive this object.
+  explicit RankPages(std::vector<RankPage*> pages) : pages_(std::move(pages)) {}
 
   int ranks() const { return static_cast<int>(pages_.size()); }
   bool visible(int rank) const { return pages_[static_cast<std::size_t>(rank)] != nullptr; }

@@ -20,7 +20,7 @@ std::string phase_name(int phase) { return phase < 0 ? "no phase" : std::string(
 /// "step 12", or "before the first step".
 std::string step_name(std::int64_t step) { return step < 0 ? "before the first step" : fmt::format("step {}", step); }
 
-struct Said {
+struct FindingText {
   ExitCode code;
   std::string what, place;
 };
@@ -54,22 +54,22 @@ std::uint64_t last_number(const RankPage& page, std::string_view group) {
   return number;
 }
 
-std::string list(const Board& board, const std::vector<int>& ranks) {
+std::string list(const RankPages& pages, const std::vector<int>& ranks) {
   constexpr std::size_t most = 8;
   std::string text;
-  for (std::size_t i = 0; i < ranks.size() && i < most; ++i) text += (text.empty() ? "" : ", ") + board.place(ranks[i]);
+  for (std::size_t i = 0; i < ranks.size() && i < most; ++i) text += (text.empty() ? "" : ", ") + pages.place(ranks[i]);
   if (ranks.size() > most) text += fmt::format(" and {} more", ranks.size() - most);
   return text;
 }
 
-std::string why(const Board& board, const Observer& observer, const Finding& finding) {
+std::string why(const RankPages& pages, const Observer& observer, const Finding& finding) {
   const int rank = finding.faulty.ranks.front();
   const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
   const VitalSigns& vitals = observer.vitals(rank);
   if (finding.faulty.fault == WaitFault::died) {
     const std::string signal =
         vitals.signal == 0 ? "" : fmt::format(", ended by signal {} ({})", vitals.signal, strsignal(vitals.signal));
-    return fmt::format("its process {} is gone{}", board.page(rank).process.load(), signal);
+    return fmt::format("its process {} is gone{}", pages.page(rank).process.load(), signal);
   }
   const double silence =
       std::max(std::max(signs.since_sign_of_life, signs.since_ran), signs.blocked ? 0.0 : signs.since_heartbeat);
@@ -83,10 +83,10 @@ std::string why(const Board& board, const Observer& observer, const Finding& fin
 
 /// "rank 0 (dp=0,tp=0,pp=0) waits for it in all_reduce(sum of 64 f32) #119 of group 'dp', of which the lost rank has
 /// begun #118; so do 2 other ranks".
-std::string who_waits(const Board& board, const Observer& observer, const Finding& finding) {
+std::string who_waits(const RankPages& pages, const Observer& observer, const Finding& finding) {
   const int lost = finding.faulty.ranks.front();
   int waiter = finding.waiter == lost ? -1 : finding.waiter, others = 0;
-  for (int rank = 0; rank < board.ranks(); ++rank) {
+  for (int rank = 0; rank < pages.ranks(); ++rank) {
     const std::vector<int>& list = observer.signs()[static_cast<std::size_t>(rank)].waits_for;
     if (std::find(list.begin(), list.end(), lost) == list.end()) continue;
     const auto& first = waiter < 0 ? list : observer.signs()[static_cast<std::size_t>(waiter)].waits_for;
@@ -94,48 +94,48 @@ std::string who_waits(const Board& board, const Observer& observer, const Findin
     ++others;
   }
   if (waiter < 0) return "nobody waits for it yet";
-  const auto waiting = board.page(waiter).waiting.read();
-  const auto record = waiting ? board.page(waiter).record(waiting->record) : std::nullopt;
-  std::string text = fmt::format("{} waits for it", board.place(waiter));
+  const auto waiting = pages.page(waiter).waiting.read();
+  const auto record = waiting ? pages.page(waiter).record(waiting->record) : std::nullopt;
+  std::string text = fmt::format("{} waits for it", pages.place(waiter));
   if (record) {
     text += " in " + to_string(*record);
     if (record->what == Record::What::collective)
       text +=
-          fmt::format(", of which the lost rank has begun #{}", last_number(board.page(lost), record->group.view()));
+          fmt::format(", of which the lost rank has begun #{}", last_number(pages.page(lost), record->group.view()));
   }
   if (others > 1) text += others == 2 ? "; so does 1 other rank" : fmt::format("; so do {} other ranks", others - 1);
   return text;
 }
 
-Said one_lost(const Finding& finding, const Board& board, const Observer& observer) {
+FindingText one_lost(const Finding& finding, const RankPages& pages, const Observer& observer) {
   const int rank = finding.faulty.ranks.front();
   const std::vector<int> others(finding.faulty.ranks.begin() + 1, finding.faulty.ranks.end());
-  const RankPage& page = board.page(rank);
+  const RankPage& page = pages.page(rank);
   const std::int64_t step = page.step;
-  std::string text = fmt::format("{}; it was {}; {}; {}", why(board, observer, finding), activity(page),
-                                 last_operation(page), who_waits(board, observer, finding));
-  if (!others.empty()) text += "; lost as well: " + list(board, others);
+  std::string text = fmt::format("{}; it was {}; {}; {}", why(pages, observer, finding), activity(page),
+                                 last_operation(page), who_waits(pages, observer, finding));
+  if (!others.empty()) text += "; lost as well: " + list(pages, others);
   text += finding.faulty.fault == WaitFault::died
               ? "; start again from the newest checkpoint"
               : fmt::format("; find what keeps it, or raise the deadline of the world's group (--timeout, {:g} s)",
                             finding.timeout);
-  return {ExitCode::retryable, text, board.place(rank) + (step < 0 ? "" : fmt::format(" step {}", step))};
+  return {ExitCode::retryable, text, pages.place(rank) + (step < 0 ? "" : fmt::format(" step {}", step))};
 }
 
 /// Whom it was seen to wait for, as observed: its page may have changed since.
-std::string wait_text(const Board& board, const Observer& observer, int rank) {
-  const RankPage& page = board.page(rank);
+std::string wait_text(const RankPages& pages, const Observer& observer, int rank) {
+  const RankPage& page = pages.page(rank);
   const RankSigns& signs = observer.signs()[static_cast<std::size_t>(rank)];
   const auto waiting = page.waiting.read();
   const auto record = waiting ? page.record(waiting->record) : std::nullopt;
   const std::string where =
       record ? fmt::format("in {} at {}", to_string(*record), record->site.view()) : activity(page);
-  std::string whom = list(board, signs.waits_for);
+  std::string whom = list(pages, signs.waits_for);
   if (signs.more) whom += fmt::format("{}ranks above {}", whom.empty() ? "" : " and ", Waiting::most_ranks - 1);
-  return fmt::format("{} {} waits for {}", board.place(rank), where, whom.empty() ? "a thread of its own" : whom);
+  return fmt::format("{} {} waits for {}", pages.place(rank), where, whom.empty() ? "a thread of its own" : whom);
 }
 
-Said all_waiting(const Finding& finding, const Board& board, const Observer& observer) {
+FindingText all_waiting(const Finding& finding, const RankPages& pages, const Observer& observer) {
   const FaultyRanks& faulty = finding.faulty;
   std::string waits;
   constexpr std::size_t most = 6;
@@ -145,9 +145,9 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
     return rank != finding.waiter && signs.waits_for.empty() && !signs.more;
   });
   for (std::size_t i = 0; i < ranks.size() && i < most; ++i)
-    waits += (waits.empty() ? "" : "; ") + wait_text(board, observer, ranks[i]);
-  const std::int64_t step = board.page(finding.waiter).step;
-  const std::string place = board.place(finding.waiter) + (step < 0 ? "" : fmt::format(" step {}", step));
+    waits += (waits.empty() ? "" : "; ") + wait_text(pages, observer, ranks[i]);
+  const std::int64_t step = pages.page(finding.waiter).step;
+  const std::string place = pages.place(finding.waiter) + (step < 0 ? "" : fmt::format(" step {}", step));
   switch (faulty.fault) {
     case WaitFault::deadlocked:
       return {
@@ -162,7 +162,7 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
           fmt::format("{}, for {:g} s ({:g} x the deadline); these are on other nodes, where they cannot be seen from "
                       "here: {}; look at those nodes, or raise the deadline (--timeout)",
                       waits, patience_with_unseen * finding.timeout, patience_with_unseen,
-                      faulty.ranks.empty() ? "some with higher numbers" : list(board, faulty.ranks)),
+                      faulty.ranks.empty() ? "some with higher numbers" : list(pages, faulty.ranks)),
           place};
     default:
       return {
@@ -179,13 +179,13 @@ Said all_waiting(const Finding& finding, const Board& board, const Observer& obs
 std::string state_of(const RankPage& page) {
   const auto waiting = page.waiting.read();
   switch (page.state.load()) {
-    case State::absent:
+    case RankState::absent:
       return "not begun";
-    case State::failed:
+    case RankState::failed:
       return "failed";
-    case State::ended:
+    case RankState::ended:
       return "ended";
-    case State::running:
+    case RankState::running:
       break;
   }
   if (!waiting || waiting->record == 0) return "works";
@@ -196,16 +196,16 @@ std::string state_of(const RankPage& page) {
                      record ? ", since " + seconds_ago(record->begun) : "");
 }
 
-std::string rank_table(const Board& board, const std::vector<int>& lost) {
+std::string rank_table(const RankPages& pages, const std::vector<int>& lost) {
   std::string text;
-  for (int rank = 0; rank < board.ranks(); ++rank) {
-    if (!board.visible(rank)) {
+  for (int rank = 0; rank < pages.ranks(); ++rank) {
+    if (!pages.visible(rank)) {
       text += fmt::format("rank {}: on another node, cannot be seen from here\n", rank);
       continue;
     }
-    const RankPage& page = board.page(rank);
+    const RankPage& page = pages.page(rank);
     const bool is_lost = std::find(lost.begin(), lost.end(), rank) != lost.end();
-    text += fmt::format("{}{}: {}; {}, {}; {}\n", is_lost ? "LOST " : "", board.place(rank), state_of(page),
+    text += fmt::format("{}{}: {}; {}, {}; {}\n", is_lost ? "LOST " : "", pages.place(rank), state_of(page),
                         step_name(page.step), activity(page), last_operation(page));
   }
   return text;
@@ -258,11 +258,11 @@ std::string group_history(const std::string& group, const ByNumber& numbers, con
   return text;
 }
 
-std::string messages(const Board& board) {
+std::string messages(const RankPages& pages) {
   std::string text;
-  for (int rank = 0; rank < board.ranks(); ++rank) {
-    if (!board.visible(rank)) continue;
-    for (const Record& r : board.page(rank).history())
+  for (int rank = 0; rank < pages.ranks(); ++rank) {
+    if (!pages.visible(rank)) continue;
+    for (const Record& r : pages.page(rank).history())
       if (r.what != Record::What::collective)
         text += fmt::format("    rank {:<4} {} {} {}\n", rank, step_name(r.step), to_string(r), cell(r));
   }
@@ -271,29 +271,29 @@ std::string messages(const Board& board) {
 
 }  // namespace
 
-LostRank lost_rank(const Finding& finding, const Board& board, const Observer& observer) {
+LostRank lost_rank(const Finding& finding, const RankPages& pages, const Observer& observer) {
   const WaitFault fault = finding.faulty.fault;
   const bool one = fault == WaitFault::died || fault == WaitFault::stopped;
-  const Said said = one ? one_lost(finding, board, observer) : all_waiting(finding, board, observer);
-  return {said.code, said.what, said.place, flight_record(board, one ? finding.faulty.ranks : std::vector<int>())};
+  const FindingText said = one ? one_lost(finding, pages, observer) : all_waiting(finding, pages, observer);
+  return {said.code, said.what, said.place, flight_record(pages, one ? finding.faulty.ranks : std::vector<int>())};
 }
 
-std::string doing(const Board& board, int rank) {
-  return fmt::format("{}; {}", activity(board.page(rank)), last_operation(board.page(rank)));
+std::string doing(const RankPages& pages, int rank) {
+  return fmt::format("{}; {}", activity(pages.page(rank)), last_operation(pages.page(rank)));
 }
 
-std::string flight_record(const Board& board, const std::vector<int>& lost) {
+std::string flight_record(const RankPages& pages, const std::vector<int>& lost) {
   std::map<std::string, ByNumber> groups;
   std::map<std::string, std::map<int, bool>> members;
-  for (int rank = 0; rank < board.ranks(); ++rank) {
-    if (!board.visible(rank)) continue;
-    for (const Record& r : board.page(rank).history()) {
+  for (int rank = 0; rank < pages.ranks(); ++rank) {
+    if (!pages.visible(rank)) continue;
+    for (const Record& r : pages.page(rank).history()) {
       if (r.what != Record::What::collective) continue;
       groups[std::string(r.group.view())][r.sequence][rank] = r;
       members[std::string(r.group.view())][rank] = true;
     }
   }
-  std::string text = "ranks\n" + rank_table(board, lost);
+  std::string text = "ranks\n" + rank_table(pages, lost);
   text +=
       fmt::format("\nthe last {} operations of each rank: how long each took there; -: not begun, or too long ago\n",
                   RankPage::records);
@@ -302,7 +302,7 @@ std::string flight_record(const Board& board, const std::vector<int>& lost) {
     for (const auto& member : members[group]) ranks.push_back(member.first);
     text += group_history(group, numbers, ranks);
   }
-  return text + messages(board);
+  return text + messages(pages);
 }
 
 }  // namespace trireme::watch

@@ -29,13 +29,13 @@ struct Finding {
 };
 
 /// The error of a finding: ExitCode::desync for ranks that wait for one another, else ExitCode::retryable.
-LostRank lost_rank(const Finding& finding, const Board& board, const Observer& observer);
+LostRank lost_rank(const Finding& finding, const RankPages& pages, const Observer& observer);
 
 /// "in forward at blocks.2.mlp; its last operation is all_reduce(sum of 64 f32) #119 of group 'dp', ended 0.1 s ago".
-std::string doing(const Board& board, int rank);
+std::string doing(const RankPages& pages, int rank);
 
 /// A line for each rank, with `lost` ranks marked, and the last operations of each group, the ranks side by
 /// side.
-std::string flight_record(const Board& board, const std::vector<int>& lost = {});
+std::string flight_record(const RankPages& pages, const std::vector<int>& lost = {});
 
 }  // namespace trireme::watch

@@ -82,22 +82,22 @@ std::vector<std::string> StragglerWatch::look() {
   std::vector<std::string> lines;
   // The newest step that all ranks show. Ranks are only a few steps apart, fewer than a page holds.
   std::int64_t newest = std::numeric_limits<std::int64_t>::max();
-  for (int rank = 0; rank < board_->ranks(); ++rank) {
-    if (!board_->visible(rank)) continue;
+  for (int rank = 0; rank < pages_->ranks(); ++rank) {
+    if (!pages_->visible(rank)) continue;
     std::int64_t last = -1;
-    for (const auto& entry : board_->page(rank).times)
+    for (const auto& entry : pages_->page(rank).times)
       if (const auto times = entry.read()) last = std::max(last, times->step);
     newest = std::min(newest, last);
   }
   if (next_ < 0 || newest - next_ >= RankPage::steps) next_ = newest;
   for (; next_ >= 0 && next_ <= newest; ++next_) {
-    const auto ranks = static_cast<std::size_t>(board_->ranks());
+    const auto ranks = static_cast<std::size_t>(pages_->ranks());
     std::vector<PhaseSeconds> seconds(ranks);
     std::vector<int> work(ranks, -1);
     bool complete = true;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (!board_->visible(static_cast<int>(rank))) continue;
-      const RankPage& page = board_->page(static_cast<int>(rank));
+      if (!pages_->visible(static_cast<int>(rank))) continue;
+      const RankPage& page = pages_->page(static_cast<int>(rank));
       const auto times = page.times[static_cast<std::size_t>(next_) % RankPage::steps].read();
       complete = complete && times && times->step == next_;
       if (times) std::copy(times->seconds.begin(), times->seconds.end(), seconds[rank].begin());
@@ -105,7 +105,7 @@ std::vector<std::string> StragglerWatch::look() {
     }
     if (!complete) continue;
     for (const Straggler& one : detector_.add(next_, seconds, work))
-      lines.push_back(to_string(one, board_->place(one.rank)));
+      lines.push_back(to_string(one, pages_->place(one.rank)));
   }
   return lines;
 }

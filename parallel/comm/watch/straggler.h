@@ -1,6 +1,6 @@
 // Finds ranks that slow the others down, from the seconds that each rank itself worked in each phase of a step
-// (page.h), without the time it waited for others or for a processor. Compares only ranks that do the same work: those of one pipeline
-// stage.
+// (page.h), without the time it waited for others or for a processor. Compares only ranks that do the same work: those
+// of one pipeline stage.
 //
 // On a shared machine any rank is slow now and then. So a rank is named only if it took more than 1.5 times the median
 // of its peers, in a phase that matters, in four consecutive windows of four steps. Of a window's four steps the second
@@ -52,15 +52,15 @@ class StragglerDetector {
 /// "rank 3 (dp=1,tp=1) takes 2.1x the median of its 3 peers in backward (84 ms against 40 ms a step, ...)".
 std::string to_string(const Straggler& straggler, const std::string& place);
 
-/// Reads the ranks' step times from the board as they appear. Used by one rank of each node.
+/// Reads the ranks' step times from the pages as they appear. Used by one rank of each node.
 class StragglerWatch {
  public:
-  explicit StragglerWatch(std::shared_ptr<const Board> board) : board_(std::move(board)) {}
+  explicit StragglerWatch(std::shared_ptr<const RankPages> pages) : pages_(std::move(pages)) {}
   /// The messages that are new; called once a step.
   std::vector<std::string> look();
 
  private:
-  std::shared_ptr<const Board> board_;
+  std::shared_ptr<const RankPages> pages_;
   StragglerDetector detector_;
   std::int64_t next_ = -1;  // the next step to read; -1: the first available
 };

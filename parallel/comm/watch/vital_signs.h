@@ -24,8 +24,8 @@ struct VitalSigns {
 };
 VitalSigns vital_signs(const ThreadId& thread);
 
-/// Nanoseconds that a thread could have run but waited for a processor, from the content of its schedstat file; 0 if the
-/// system does not say.
+/// Nanoseconds that a thread could have run but waited for a processor, from the content of its schedstat file; 0 if
+/// the system does not say.
 std::int64_t waited_for_processor(const char* schedstat);
 std::int64_t waited_for_processor();  ///< of the calling thread
 

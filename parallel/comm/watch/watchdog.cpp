@@ -7,15 +7,15 @@
 
 namespace trireme::watch {
 
-Watchdog::Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
+Watchdog::Watchdog(std::shared_ptr<const RankPages> pages, ProcessGroup::Deadline timeout,
                    std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end,
                    std::function<Clock::time_point()> now)
-    : board_(std::move(board)),
+    : pages_(std::move(pages)),
       timeout_(timeout.count()),
       on_lost_(std::move(on_lost)),
       on_end_(std::move(on_end)),
       now_(std::move(now)),
-      observer_(board_),
+      observer_(pages_),
       thread_([this] { run(); }) {}
 
 Watchdog::~Watchdog() {
@@ -66,7 +66,7 @@ bool Watchdog::look(double seconds, std::unique_lock<std::mutex>& lock) {
   if (on_end_ && ending_ >= 0.25) on_end_();
   const auto report = [&](const FaultyRanks& faulty, int waiter) {
     const Finding finding{faulty, waiter, timeout_};
-    const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *board_, observer_));
+    const std::exception_ptr error = std::make_exception_ptr(lost_rank(finding, *pages_, observer_));
     lock.unlock();  // on_lost_ may end ranks, which take the lock
     on_lost_(error);
     lock.lock();

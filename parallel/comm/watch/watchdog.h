@@ -36,14 +36,14 @@ std::shared_ptr<ProcessGroup> mpi_world(const WatchOptions& options, SumOrder fa
 
 namespace watch {
 
-/// The board of mpi_world(); null before it, and outside a launcher.
-std::shared_ptr<const Board> mpi_board();
+/// Of the ranks of mpi_world(); null before it, and outside a launcher.
+std::shared_ptr<const RankPages> mpi_rank_pages();
 
 class Watchdog {
  public:
   /// Calls `on_lost` at most once, with a LostRank (report.h). Calls `on_end`, if given, at every look once another
   /// process of this node has been ending the job for a quarter of a second.
-  Watchdog(std::shared_ptr<const Board> board, ProcessGroup::Deadline timeout,
+  Watchdog(std::shared_ptr<const RankPages> pages, ProcessGroup::Deadline timeout,
            std::function<void(const std::exception_ptr&)> on_lost, std::function<void()> on_end = {},
            std::function<Clock::time_point()> now = Clock::now);
   ~Watchdog();
@@ -61,7 +61,7 @@ class Watchdog {
   bool look(double seconds, std::unique_lock<std::mutex>& lock);  // true if it found a lost rank
   bool another_ends_job() const;                                  // a rank of another process is ending it
 
-  std::shared_ptr<const Board> board_;
+  std::shared_ptr<const RankPages> pages_;
   const double timeout_;
   std::function<void(const std::exception_ptr&)> on_lost_;
   std::function<void()> on_end_;

@@ -94,10 +94,10 @@ struct Scene {
   static constexpr double timeout = 0.8;
   std::vector<Host> hosts = {{"h1", {0}}, {"h2", {1}}};
   watch::RankPage pages[2];
-  std::shared_ptr<watch::Board> first =
-      std::make_shared<watch::Board>(std::vector<watch::RankPage*>{&pages[0], nullptr});
-  std::shared_ptr<watch::Board> second =
-      std::make_shared<watch::Board>(std::vector<watch::RankPage*>{nullptr, &pages[1]});
+  std::shared_ptr<watch::RankPages> first =
+      std::make_shared<watch::RankPages>(std::vector<watch::RankPage*>{&pages[0], nullptr});
+  std::shared_ptr<watch::RankPages> second =
+      std::make_shared<watch::RankPages>(std::vector<watch::RankPage*>{nullptr, &pages[1]});
   watch::Beacon here{first, 0}, there{second, 1};
   Listener listener = listen_anywhere();
   Invitation invitation = make_invitation(listener);

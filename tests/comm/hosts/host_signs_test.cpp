@@ -48,7 +48,7 @@ TEST_CASE("a host that does not answer is gone before the timeout, and named wit
   signs[1].since_answer = 1.85, signs[1].since_network = 1.8;
   const auto finding = find_lost_host(three, signs, 2, false);
   REQUIRE(finding.has_value());
-  CHECK(finding->trouble == Trouble::gone);
+  CHECK(finding->fault == HostFault::gone);
   const watch::LostRank lost = lost_on_host(*finding, three, signs, 2, "record\n");
   CHECK(lost.code() == ExitCode::retryable);
   CHECK(lost.place() == "rank 1 (dp=1) step 12");
@@ -67,7 +67,7 @@ TEST_CASE("a host whose system answers is not gone: its process is stopped, whic
   signs[2].since_answer = 3.1;
   const auto finding = find_lost_host(three, signs, 2, true);
   REQUIRE(finding.has_value());
-  CHECK(finding->trouble == Trouble::stopped);
+  CHECK(finding->fault == HostFault::stopped);
   const std::string what = lost_on_host(*finding, three, signs, 2, "").what();
   CHECK(what.find("host h3 is there, but its process of rank 2 has not answered for 3.1 s") != std::string::npos);
 }
@@ -78,7 +78,7 @@ TEST_CASE("a rank elsewhere that its own host calls silent is lost if somebody h
   CHECK(!find_lost_host(three, signs, 2, false));
   const auto finding = find_lost_host(three, signs, 2, true);
   REQUIRE(finding.has_value());
-  CHECK(finding->trouble == Trouble::hung);
+  CHECK(finding->fault == HostFault::hung);
   const watch::LostRank lost = lost_on_host(*finding, three, signs, 2, "");
   CHECK(lost.place() == "rank 4 (dp=4) step 12");
   CHECK(

@@ -21,16 +21,16 @@ namespace {
 Record all_reduce(std::uint64_t sequence, std::int64_t count, std::string_view site) {
   Record record;
   record.sequence = sequence;
-  record.signature = {comm::Kind::all_reduce, ReduceOp::sum, DType::f32, 0, count};
+  record.signature = {comm::CollectiveKind::all_reduce, ReduceOp::sum, DType::f32, 0, count};
   record.group = FixedText<40>("dp[tp=0,pp=0]");
   record.site = FixedText<40>(site);
   return record;
 }
 
-/// Runs `body` as that rank of the board.
-void as_rank(const std::shared_ptr<Board>& board, int rank, const std::function<void(Beacon&)>& body) {
+/// Runs `body` as that rank.
+void as_rank(const std::shared_ptr<RankPages>& pages, int rank, const std::function<void(Beacon&)>& body) {
   std::thread([&] {
-    const auto beacon = std::make_shared<Beacon>(board, rank);
+    const auto beacon = std::make_shared<Beacon>(pages, rank);
     Beacon::set_current(beacon);
     body(*beacon);
   }).join();
@@ -69,7 +69,7 @@ TEST_CASE("what is written under a sequence lock is read whole or not at all") {
 TEST_CASE("what was never written is nothing, not zeros") {
   CHECK_FALSE(SeqLocked<StepTimes>().read().has_value());
   CHECK_FALSE(RankPage().site.read().has_value());
-  CHECK(Board(1).place(0) == "rank 0");
+  CHECK(RankPages(1).place(0) == "rank 0");
 }
 
 TEST_CASE("a text too long loses its end") {
@@ -87,33 +87,33 @@ TEST_CASE("ranks that are waited for are shown, those beyond the list as more") 
 }
 
 TEST_CASE("the ring keeps the last 200 operations, in order") {
-  const auto board = std::make_shared<Board>(1);
-  as_rank(board, 0, [](Beacon&) {
+  const auto pages = std::make_shared<RankPages>(1);
+  as_rank(pages, 0, [](Beacon&) {
     for (std::uint64_t i = 1; i <= 450; ++i) const Recording record(all_reduce(i, 64, "here"));
   });
-  const std::vector<Record> history = board->page(0).history();
+  const std::vector<Record> history = pages->page(0).history();
   REQUIRE(history.size() == 200);
   for (std::size_t i = 0; i < history.size(); ++i) CHECK(history[i].number == 251 + i);
   CHECK(history.back().sequence == 450);
   CHECK(history.back().ended >= history.back().begun);
-  CHECK_FALSE(board->page(0).record(250).has_value());
+  CHECK_FALSE(pages->page(0).record(250).has_value());
 }
 
 TEST_CASE("an operation that outlives 200 others does not overwrite them") {
-  const auto board = std::make_shared<Board>(1);
-  as_rank(board, 0, [](Beacon&) {
+  const auto pages = std::make_shared<RankPages>(1);
+  as_rank(pages, 0, [](Beacon&) {
     const Recording slow(all_reduce(1, 64, "slow"));
     for (std::uint64_t i = 2; i <= 300; ++i) const Recording record(all_reduce(i, 64, "here"));
   });
-  for (const Record& record : board->page(0).history()) CHECK(record.site.view() == "here");
+  for (const Record& record : pages->page(0).history()) CHECK(record.site.view() == "here");
 }
 
 TEST_CASE("a rank shows its step, phase, place and call site, and beats") {
-  const auto board = std::make_shared<Board>(2);
-  as_rank(board, 1, [&](Beacon& beacon) {
-    const RankPage& page = board->page(1);
-    CHECK(page.state == State::running);
-    CHECK(board->place(1) == "rank 1");
+  const auto pages = std::make_shared<RankPages>(2);
+  as_rank(pages, 1, [&](Beacon& beacon) {
+    const RankPage& page = pages->page(1);
+    CHECK(page.state == RankState::running);
+    CHECK(pages->place(1) == "rank 1");
     beacon.set_place("rank 1 (dp=1,tp=0,pp=0)", 0);
     beacon.begin_step(7);
     const std::uint64_t before = page.beats;
@@ -128,15 +128,15 @@ TEST_CASE("a rank shows its step, phase, place and call site, and beats") {
     CHECK(page.phase == -1);
     CHECK(page.site.read()->view() == "the program");
     CHECK(page.step == 7);
-    CHECK(board->place(1) == "rank 1 (dp=1,tp=0,pp=0)");
+    CHECK(pages->place(1) == "rank 1 (dp=1,tp=0,pp=0)");
   });
-  CHECK(board->page(0).state == State::absent);
+  CHECK(pages->page(0).state == RankState::absent);
 }
 
 TEST_CASE("times of a step leave out what was waited, and inner phases") {
-  const auto board = std::make_shared<Board>(1);
+  const auto pages = std::make_shared<RankPages>(1);
   const auto nap = std::chrono::milliseconds(20);
-  as_rank(board, 0, [&](Beacon& beacon) {
+  as_rank(pages, 0, [&](Beacon& beacon) {
     beacon.begin_step(1);
     const auto start = std::chrono::steady_clock::now();
     {
@@ -150,7 +150,7 @@ TEST_CASE("times of a step leave out what was waited, and inner phases") {
     }
     const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     beacon.begin_step(2);
-    const auto times = board->page(0).times[1].read();
+    const auto times = pages->page(0).times[1].read();
     REQUIRE(times.has_value());
     CHECK(times->step == 1);
     CHECK(times->seconds[static_cast<std::size_t>(Phase::data)] >= 0.02F);
@@ -164,11 +164,11 @@ TEST_CASE("what waits for a processor is taken from the system") {
 }
 
 TEST_CASE("a phase is measured with the rank's own clock") {
-  const auto board = std::make_shared<Board>(1);
+  const auto pages = std::make_shared<RankPages>(1);
   std::thread([&] {
     static std::int64_t now = 0;
     now = 0;
-    const auto beacon = std::make_shared<Beacon>(board, 0, [] { return now; });
+    const auto beacon = std::make_shared<Beacon>(pages, 0, [] { return now; });
     Beacon::set_current(beacon);
     beacon->begin_step(1);
     {
@@ -184,18 +184,18 @@ TEST_CASE("a phase is measured with the rank's own clock") {
     beacon->begin_step(2);
     Beacon::set_current(nullptr);
   }).join();
-  const auto times = board->page(0).times[1].read();
+  const auto times = pages->page(0).times[1].read();
   REQUIRE(times.has_value());
   CHECK(times->seconds[static_cast<std::size_t>(Phase::forward)] == 1);
   CHECK(times->seconds[static_cast<std::size_t>(Phase::data)] == 2);
 }
 
 TEST_CASE("a wait is shown from the moment it lasts until it is over") {
-  const auto board = std::make_shared<Board>(4);
-  as_rank(board, 0, [&](Beacon& beacon) {
+  const auto pages = std::make_shared<RankPages>(4);
+  as_rank(pages, 0, [&](Beacon& beacon) {
     const auto shown = [&] {
       beacon.show_waits();
-      return *board->page(0).waiting.read();
+      return *pages->page(0).waiting.read();
     };
     {
       const Recording record(all_reduce(1, 64, "here"));
@@ -215,7 +215,7 @@ TEST_CASE("a wait is shown from the moment it lasts until it is over") {
 
 TEST_CASE("the flight record: a line for each rank, operations side by side, where they part") {
   RankPage pages[2];
-  const auto three = std::make_shared<Board>(std::vector<RankPage*>{&pages[0], &pages[1], nullptr});
+  const auto three = std::make_shared<RankPages>(std::vector<RankPage*>{&pages[0], &pages[1], nullptr});
   for (int rank = 0; rank < 2; ++rank)
     as_rank(three, rank, [&](Beacon& beacon) {
       beacon.set_place(fmt::format("rank {} (dp={},tp=0,pp=0)", rank, rank), 0);
@@ -246,13 +246,13 @@ TEST_CASE("the flight record: a line for each rank, operations side by side, whe
 }
 
 TEST_CASE("the flight record of ranks that have not come to a step") {
-  const auto board = std::make_shared<Board>(2);
+  const auto pages = std::make_shared<RankPages>(2);
   for (int rank = 0; rank < 2; ++rank)
-    as_rank(board, rank, [&](Beacon&) {
+    as_rank(pages, rank, [&](Beacon&) {
       { const Recording record(all_reduce(1, 64, "setup")); }
       if (rank == 0) const Recording record(all_reduce(2, 64, "setup"));
     });
-  const std::string text = flight_record(*board);
+  const std::string text = flight_record(*pages);
   CHECK(says(text, "\nrank 0: works; before the first step, at the program; its last operation is "));
   CHECK(says(text, "\n#1 before the first step all_reduce(sum of 64 f32) in no phase setup, ms:"));
   CHECK(says(text, "\n    rank 0    all_reduce(sum of 64 f32) before the first step, "));
@@ -260,11 +260,11 @@ TEST_CASE("the flight record of ranks that have not come to a step") {
 }
 
 TEST_CASE("a lost rank's message says what it waited for, whatever its page shows by then") {
-  const auto board = std::make_shared<Board>(2);
-  as_rank(board, 0, [&](Beacon& beacon) {
-    Observer observer(board, [](const ThreadId&) { return VitalSigns{.state = 'S'}; });
+  const auto pages = std::make_shared<RankPages>(2);
+  as_rank(pages, 0, [&](Beacon& beacon) {
+    Observer observer(pages, [](const ThreadId&) { return VitalSigns{.state = 'S'}; });
     const auto said = [&](WaitFault fault, std::vector<int> ranks) {
-      return std::string(lost_rank({{fault, std::move(ranks)}, 0, 30}, *board, observer).what());
+      return std::string(lost_rank({{fault, std::move(ranks)}, 0, 30}, *pages, observer).what());
     };
     const CallSite site("blocks.2.mlp");
     {

@@ -13,21 +13,21 @@ using namespace trireme::watch;
 
 namespace {
 
-/// A board of one rank; the test sets what the system says about its thread.
+/// The page of one rank; the test sets what the system says about its thread.
 struct Scene {
-  std::shared_ptr<Board> board = std::make_shared<Board>(1);
-  Beacon beacon{board, 0};
-  std::uint64_t first_beat = board->page(0).beats.fetch_add(1);
+  std::shared_ptr<RankPages> pages = std::make_shared<RankPages>(1);
+  Beacon beacon{pages, 0};
+  std::uint64_t first_beat = pages->page(0).beats.fetch_add(1);
   VitalSigns system{.state = 'S'};
   int asked = 0;
-  Observer observer{board, [this](const ThreadId&) {
+  Observer observer{pages, [this](const ThreadId&) {
                       ++asked;
                       return system;
                     }};
 
   const RankSigns& look(double seconds, int times = 1) {
     for (int i = 0; i < times; ++i) {
-      board->page(0).watchdog_ticks.fetch_add(1);
+      pages->page(0).watchdog_ticks.fetch_add(1);
       observer.look(seconds);
     }
     return observer.signs().front();
@@ -40,7 +40,7 @@ TEST_CASE("silence adds up, and a heartbeat ends it") {
   Scene scene;
   scene.look(0.05);
   CHECK(scene.look(0.05, 100).since_sign_of_life == doctest::Approx(5.0));
-  scene.board->page(0).beats.fetch_add(1);
+  scene.pages->page(0).beats.fetch_add(1);
   CHECK(scene.look(0.05).since_sign_of_life == 0);
   CHECK(scene.look(0.05).since_heartbeat == doctest::Approx(0.05));
 }
@@ -73,7 +73,7 @@ TEST_CASE("a rank that runs, waits for the processor or the disk, or has had tim
 TEST_CASE("the system is not asked while there are heartbeats") {
   Scene scene;
   for (int i = 0; i < 100; ++i) {
-    scene.board->page(0).beats.fetch_add(1);
+    scene.pages->page(0).beats.fetch_add(1);
     scene.look(0.05);
   }
   CHECK(scene.asked == 0);
@@ -85,7 +85,7 @@ TEST_CASE("a rank whose process stops while it waits is no longer seen to run; p
   waiting.record = 1;
   waiting.blocked = true;
   waiting.add(3);
-  scene.board->page(0).waiting.write(waiting);
+  scene.pages->page(0).waiting.write(waiting);
   CHECK(scene.look(0.05, 100).since_ran == 0);
   CHECK(scene.observer.signs().front().blocked);
   CHECK(scene.observer.signs().front().waits_for == std::vector{3});
@@ -106,7 +106,7 @@ TEST_CASE("somebody's arrival is a sign of life; a rank all of whose peers have 
     waiting.record = 1;
     waiting.blocked = true;
     for (const int rank : ranks) waiting.add(rank);
-    scene.board->page(0).waiting.write(waiting);
+    scene.pages->page(0).waiting.write(waiting);
   };
   scene.system.state = 'R';
   show({1, 2});
@@ -126,7 +126,7 @@ TEST_CASE("a process that is gone is told from one that has ended") {
   scene.system.state = 0;
   CHECK(scene.look(0.05, 10).gone);
   CHECK_FALSE(scene.observer.signs().front().ended);
-  scene.beacon.set_state(State::ended);
+  scene.beacon.set_state(RankState::ended);
   CHECK(scene.look(0.05).ended);
 }
 
@@ -143,23 +143,23 @@ TEST_CASE("vital signs of this thread, of a thread that does not exist, and of o
 }
 
 TEST_CASE("what a rank waited for before another one ended must be shown again after that") {
-  const auto board = std::make_shared<Board>(2);
-  Beacon waiter(board, 0), other(board, 1);
-  Observer observer(board, [](const ThreadId&) { return VitalSigns{.state = 'S'}; });
+  const auto pages = std::make_shared<RankPages>(2);
+  Beacon waiter(pages, 0), other(pages, 1);
+  Observer observer(pages, [](const ThreadId&) { return VitalSigns{.state = 'S'}; });
   Waiting waiting{.record = 1, .blocked = true};
   waiting.add(1);
   const auto look = [&](int times) {
     for (int i = 0; i < times; ++i) {
-      board->page(0).waiting.write(waiting);
-      board->page(0).watchdog_ticks.fetch_add(1);
+      pages->page(0).waiting.write(waiting);
+      pages->page(0).watchdog_ticks.fetch_add(1);
       observer.look(0.05);
     }
     return find_faulty_ranks(0, observer.signs(), 0.5).fault;
   };
-  board->page(1).beats.fetch_add(1);
+  pages->page(1).beats.fetch_add(1);
   look(100);
   REQUIRE(observer.signs()[0].since_sign_of_life > 4);
-  board->page(1).state = State::ended;  // the barrier in which rank 0 waited is over, and its page is older
+  pages->page(1).state = RankState::ended;  // the barrier in which rank 0 waited is over, and its page is older
   CHECK(look(1) == WaitFault::none);
   CHECK(look(1) == WaitFault::none);
   CHECK(look(3) != WaitFault::none);  // it still waits, for a rank that has ended

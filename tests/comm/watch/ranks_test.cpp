@@ -45,7 +45,7 @@ constexpr double deadline = 0.5;
 void run_in_scene(int ranks, SceneTime& time, const std::function<void(ProcessGroup&)>& body) {
   const WatchOptions options{.timeout = ProcessGroup::Deadline(deadline), .now = [&] { return time.look(); }};
   run_thread_ranks(ranks, 1, options, [&](const std::shared_ptr<ProcessGroup>& world) {
-    time.join(watch::Beacon::current()->board());
+    time.join(watch::Beacon::current()->pages());
     body(*world);
   });
 }
@@ -174,7 +174,7 @@ TEST_CASE("a rank thread that does not come back: somebody else is told") {
                              .now = [&] { return time.look(); }};
   CHECK_THROWS_AS(run_thread_ranks(2, 1, options,
                                    [&](const std::shared_ptr<ProcessGroup>& world) {
-                                     time.join(watch::Beacon::current()->board());
+                                     time.join(watch::Beacon::current()->pages());
                                      if (world->rank() == 0) return world->barrier();
                                      SceneTime::leave();
                                      never.wait();
@@ -186,8 +186,8 @@ TEST_CASE("a rank thread that does not come back: somebody else is told") {
 
 TEST_CASE("a rank that waits for one that it cannot see reports after four timeouts, and a later host after more") {
   watch::RankPage page;
-  const auto board = std::make_shared<watch::Board>(std::vector<watch::RankPage*>{&page, nullptr});
-  const auto own = std::make_shared<watch::Beacon>(board, 0);
+  const auto pages = std::make_shared<watch::RankPages>(std::vector<watch::RankPage*>{&page, nullptr});
+  const auto own = std::make_shared<watch::Beacon>(pages, 0);
   const auto seconds_to_report = [&](double later) {
     watch::Beacon::set_current(own);
     std::latch lost{1};
@@ -198,7 +198,7 @@ TEST_CASE("a rank that waits for one that it cannot see reports after four timeo
       watch::Wait wait(record, missing);
       const watch::Blocked blocked;
       wait.lasts();
-      watch::Watchdog watchdog(board, 100ms, [&](const std::exception_ptr&) { lost.count_down(); });
+      watch::Watchdog watchdog(pages, 100ms, [&](const std::exception_ptr&) { lost.count_down(); });
       watchdog.report_unseen_later(later);
       watchdog.add(own);
       lost.wait();
@@ -212,18 +212,18 @@ TEST_CASE("a rank that waits for one that it cannot see reports after four timeo
 
 TEST_CASE("a process whose job another one ends is told; one that ends it itself is not") {
   for (const int failing : {0, 1}) {
-    const auto board = std::make_shared<watch::Board>(2);
-    const auto here = std::make_shared<watch::Beacon>(board, 0), other = std::make_shared<watch::Beacon>(board, 1);
+    const auto pages = std::make_shared<watch::RankPages>(2);
+    const auto here = std::make_shared<watch::Beacon>(pages, 0), other = std::make_shared<watch::Beacon>(pages, 1);
     std::latch told{1};
     watch::Watchdog watchdog(
-        board, 30s, [](const std::exception_ptr&) {},
+        pages, 30s, [](const std::exception_ptr&) {},
         [&] {
           if (!told.try_wait()) told.count_down();
         });
     watchdog.add(here);
     std::this_thread::sleep_for(400ms);
     CHECK_FALSE(told.try_wait());
-    (failing == 0 ? here : other)->set_state(watch::State::failed);
+    (failing == 0 ? here : other)->set_state(watch::RankState::failed);
     if (failing == 1) {
       told.wait();
     } else {

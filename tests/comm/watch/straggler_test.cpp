@@ -100,8 +100,8 @@ TEST_CASE("a rank that is slow for ten steps has had a bad moment") {
 }
 
 TEST_CASE("a page that was never written is not at step 0") {
-  const auto board = std::make_shared<Board>(2);
-  StragglerWatch watch(board);
+  const auto pages = std::make_shared<RankPages>(2);
+  StragglerWatch watch(pages);
   CHECK(watch.look().empty());
   std::vector<std::string> lines;
   for (std::int64_t step = 1; step <= 20; ++step) {
@@ -109,7 +109,7 @@ TEST_CASE("a page that was never written is not at step 0") {
       if (rank == 1 && step == 1) CHECK(watch.look().empty());  // one has a step, the other none yet
       StepTimes times{step, {}};
       times.seconds[static_cast<std::size_t>(Phase::forward)] = rank == 1 ? 0.09F : 0.03F;
-      board->page(rank).times[static_cast<std::size_t>(step) % RankPage::steps].write(times);
+      pages->page(rank).times[static_cast<std::size_t>(step) % RankPage::steps].write(times);
     }
     for (const std::string& line : watch.look()) lines.push_back(line);
   }
@@ -117,15 +117,15 @@ TEST_CASE("a page that was never written is not at step 0") {
   CHECK(lines.front().find(", in steps 1 to 16;") != std::string::npos);
 }
 
-TEST_CASE("the times of the board's ranks are read as they come, once each") {
-  const auto board = std::make_shared<Board>(2);
-  StragglerWatch watch(board);
+TEST_CASE("the times on the ranks' pages are read as they appear, once each") {
+  const auto pages = std::make_shared<RankPages>(2);
+  StragglerWatch watch(pages);
   int lines = 0;
   for (std::int64_t step = 1; step <= 40; ++step) {
     for (int rank = 0; rank < 2; ++rank) {
       StepTimes times{step, {}};
       times.seconds[static_cast<std::size_t>(Phase::forward)] = rank == 1 ? 0.09F : 0.03F;
-      board->page(rank).times[static_cast<std::size_t>(step) % RankPage::steps].write(times);
+      pages->page(rank).times[static_cast<std::size_t>(step) % RankPage::steps].write(times);
     }
     for (const std::string& line : watch.look()) {
       ++lines;
