@@ -21,8 +21,8 @@
 #include "train/launch/ranks.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
-#include "train/report/memory_limit.h"
 #include "train/step/trainer.h"
+#include "train/validate/memory_limit.h"
 
 using namespace trireme;
 
@@ -58,6 +58,12 @@ std::vector<Batch> random_batches(const GptOptions& o, int dp_rank, std::int64_t
     batches.push_back(token_batch(random_ids(seed), random_ids(seed + 1), std::move(samples)));
   }
   return batches;
+}
+
+std::map<std::string, Tensor, std::less<>> one_sample(const GptOptions& options) {
+  GptOptions one = options;
+  one.batch = {.micro_batch = 1, .global_batch = std::nullopt, .micro_batches = 1};
+  return random_batches(one, 0, 0).front().tensors;
 }
 
 /// The work of one rank.
@@ -187,15 +193,17 @@ int main(int argc, char** argv) {
     options.guards.check_replicas = 0;
     options.model.config = bench::model_on_random_tokens(options.model);
     validate(options);
-    const ParameterCounts parameters = {parameter_count(options.model.config),
-                                        expert_parameter_count(options.model.config)};
-    const auto activations = [&config = options.model.config](const TrainOptions& o, int live) {
-      return gpt_activation_bytes(o, config, live);
-    };
-    require_memory(options, parameters, activations, usable_memory(options));
+    const DryProgram program = {
+        .model = [&config = options.model.config](
+                     const TrainOptions& o,
+                     std::shared_ptr<const DeviceMesh> mesh) { return make_gpt(o, config, std::move(mesh)); },
+        .sample = one_sample(options)};
+    const MemoryOfRank memory = [&](const TrainOptions& o, int rank) { return dry_run_memory(o, program, rank); };
+    const std::optional<MachineMemory> need = memory_here(options, memory);
+    if (need) require_memory(options, *need, memory, usable_memory(options));
     Rounds rounds(options, turns);
     const int code = run_ranks(
-        options, [&](Rank& rank) { rounds.run(rank); }, {}, memory_estimate(options, parameters));
+        options, [&](Rank& rank) { rounds.run(rank); }, {}, need ? memory_clause(options, *need) : "");
     bench::Turns::say({{"end", rounds.end()}});
     return code;
   });

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "core/dry_kernels.h"
+#include "core/dry_run.h"
 #include "core/error.h"
 
 namespace trireme {
@@ -19,12 +21,13 @@ std::shared_ptr<DeviceBackend>& slot(Device device) {
 
 std::string_view name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
-bool is_available(Device device) { return device == Device::cpu || slot(device) != nullptr; }
+bool is_available(Device device) { return device == Device::cpu || DryRun::on() || slot(device) != nullptr; }
 
 DeviceBackend& backend(Device device) { return *shared_backend(device); }
 
 std::shared_ptr<DeviceBackend> shared_backend(Device device) {
   require(device != Device::cpu, "device", "the host has no backend; its memory is reached by Tensor::raw()");
+  if (DryRun::on()) return dry_backend();
   const std::shared_ptr<DeviceBackend>& found = slot(device);
   if (found == nullptr)
     fail(ExitCode::usage, "device",

@@ -3,10 +3,13 @@
 #include "core/dry_kernels.h"
 
 #include <cstring>
+#include <limits>
+#include <string>
 #include <type_traits>
 
 #include "core/cpu/level.h"
 #include "core/dry_run.h"
+#include "core/error.h"
 #include "core/kernels.h"
 
 namespace trireme {
@@ -15,7 +18,10 @@ namespace {
 bool whole_numbers(DType dtype) { return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u8; }
 
 /// Whether a copy or a fill of y is made: programs look at whole numbers, and at small tensors.
-bool is_made(const Tensor& y) { return whole_numbers(y.dtype()) || y.bytes() <= DryRun::small_bytes; }
+bool is_made(const Tensor& y) {
+  constexpr std::int64_t most = 64 << 20;  // bytes
+  return y.bytes() <= (whole_numbers(y.dtype()) ? most : DryRun::small_bytes);
+}
 
 template <Device device, auto kernel, class Signature = std::remove_reference_t<decltype(KernelTable{}.*kernel)>>
 struct Dry;
@@ -65,7 +71,48 @@ KernelTable make_table() {
   return table;
 }
 
+/// Memory of a device is that of the dry run's pool: addresses of the host.
+class DryBackend final : public DeviceBackend {
+ public:
+  std::string description() const override { return "a dry run"; }
+  void* allocate(std::size_t bytes) override { return refuse(bytes); }
+  void free(void* data) noexcept override { static_cast<void>(data); }
+  std::int64_t free_memory() const override { return std::numeric_limits<std::int64_t>::max(); }
+  void upload(void* to, const void* from, std::size_t bytes) override { move(to, from, bytes); }
+  void download(void* to, const void* from, std::size_t bytes) override { move(to, from, bytes); }
+  std::unique_ptr<Download> start_download(void* to, const void* from, std::size_t bytes) override {
+    class Done final : public Download {
+      void wait() override {}
+    };
+    move(to, from, bytes);
+    return std::make_unique<Done>();
+  }
+  void copy_on_device(void* to, const void* from, std::size_t bytes) override { move(to, from, bytes); }
+  void set(void* to, unsigned char value, std::size_t bytes) override {
+    if (bytes <= most_moved) std::memset(to, value, bytes);
+  }
+  void* allocate_pinned(std::size_t bytes) override { return refuse(bytes); }
+  void free_pinned(void* data) noexcept override { static_cast<void>(data); }
+  void synchronize() override {}
+  const KernelTable& kernels() const override { return dry_kernels(Device::cuda); }
+
+ private:
+  static constexpr std::size_t most_moved = 1 << 20;  // bytes: ids and counts, not weights
+  static void move(void* to, const void* from, std::size_t bytes) {
+    if (bytes <= most_moved) std::memcpy(to, from, bytes);
+  }
+  [[noreturn]] static void* refuse(std::size_t bytes) {
+    fail(ExitCode::internal, "dry_run", "{} bytes asked of a device; in a dry run, memory comes from MemoryPool::dry()",
+         bytes);
+  }
+};
+
 }  // namespace
+
+std::shared_ptr<DeviceBackend> dry_backend() {
+  static const auto only = std::make_shared<DryBackend>();
+  return only;
+}
 
 const KernelTable& dry_kernels(Device device) {
   static const KernelTable of_cpu = make_table<Device::cpu>(), of_cuda = make_table<Device::cuda>();

@@ -1,5 +1,7 @@
-// The kernel tables of dry runs (core/dry_run.h), which kernels() returns in one.
+// The kernels of dry runs (core/dry_run.h), which kernels() returns in one, and what takes the place of a device.
 #pragma once
+
+#include <memory>
 
 #include "core/device.h"
 
@@ -8,5 +10,7 @@ namespace trireme {
 struct KernelTable;
 
 const KernelTable& dry_kernels(Device device);
+/// Copies what programs look at, and no more.
+std::shared_ptr<DeviceBackend> dry_backend();
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 // and parallel_for() and its like do not call their bodies: a kernel takes its workspace and writes nothing. Whole
 // numbers, such as ids and the counts of a router, and tensors of up to `small_bytes` are copied and filled as usual,
 // because programs look at them. A router chooses all experts equally often.
-// Read next: core/dry_kernels.cpp, ops/plan/rehearsal.h.
+// Read next: core/dry_kernels.cpp, train/step/rank_memory.h.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // How much host memory this process may use. A control group (a container, a SLURM job, a systemd unit) may allow less
 // than the machine has; beyond its limit the system kills the process.
-// Read next: train/report/memory.h, which compares a run with it.
+// Read next: train/validate/memory_limit.h, which compares a run with it.
 #pragma once
 
 #include <cstdint>

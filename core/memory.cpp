@@ -168,7 +168,7 @@ void MemoryPool::recount(std::size_t bytes, MemoryCategory from, MemoryCategory 
 
 /// Null if the system has no memory left.
 void* MemoryPool::from_host(std::size_t bytes, const Backend& pinned_for) {
-  const bool pinned = pinned_for != nullptr;
+  const bool pinned = pinned_for != nullptr && !dry_;
   if (pinned && pinner_ != pinned_for) {  // another device was opened since
     release_pinned();
     pinner_ = pinned_for;
@@ -223,7 +223,7 @@ void MemoryPool::give(void* data, std::size_t bytes, MemoryCategory category, co
   const std::size_t rounded = size_class(std::max<std::size_t>(bytes, 1));
   if (backend_ != nullptr) {
     backend_->free(data);
-  } else if (pinned_for == nullptr) {
+  } else if (pinned_for == nullptr || dry_) {
     free_[rounded].push_back(data);
   } else if (pinned_for == pinner_) {
     free_pinned_[rounded].push_back(data);

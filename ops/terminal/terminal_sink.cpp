@@ -142,7 +142,8 @@ void TerminalSink::show(const RunEnded& ended) {
   result_.ended = ended;
   screen_.end_live();
   show_curves();
-  const std::string table = time_table(ended.phases, ended.wall_seconds, ended.steps, screen_.line_columns());
+  const std::string table =
+      time_table(ended.phases, ended.wall_seconds, ended.steps, screen_.line_columns()) + memory_table(ended.memory);
   if (!on_terminal()) return screen_.print(table);
   screen_.print("\n" + table);
   screen_.print(wrapped(broken_between_fields(safe_text(result_line(result_)), screen_.columns())), Style::bold);

@@ -3,7 +3,7 @@
 //
 // What programs look at, whole numbers and small tensors, becomes what it would be if every rank had what this one has:
 // a sum is `size` times this rank's number, and an all-to-all gives the rank its own counts back. Other tensors are
-// left as they are. Read next: core/dry_kernels.cpp, ops/plan/rehearsal.h.
+// left as they are. Read next: core/dry_kernels.cpp, train/step/rank_memory.h.
 #pragma once
 
 #include <memory>

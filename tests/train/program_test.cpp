@@ -16,7 +16,7 @@
 #include "train/gpt/gpt_options.h"
 #include "train/launch/ranks.h"
 #include "train/program/signals.h"
-#include "train/report/memory.h"
+#include "train/validate/memory_limit.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -95,9 +95,9 @@ TEST_CASE("a rank that runs out of memory is told the estimate") {
     if (rank.first()) fail(ExitCode::retryable, "memory", "out of host memory");
   };
   const std::string message =
-      fatal_of([&] { run_ranks(options, run_out, {}, memory_estimate(options, {.all = 1000})); });
+      fatal_of([&] { run_ranks(options, run_out, {}, memory_clause(options, {.state = 4096, .rest = 10})); });
   CHECK(contains(message, "FATAL[75] "));
-  CHECK(contains(message, "[memory] out of host memory; weights, gradients and optimizer state were estimated at "));
+  CHECK(contains(message, "[memory] out of host memory; weights, gradients and optimizer state were estimated at 4.0 KiB "));
   CHECK(contains(message, "for the 2 ranks of this process"));
 }
 

@@ -99,11 +99,18 @@ struct Said {
   std::string text{};  ///< one or more lines
 };
 
+/// Bytes of tensors of the first rank, the most that there were.
+struct MemoryRow {
+  std::string what{};  ///< a category, or "at once": all together
+  std::int64_t predicted = 0, measured = 0;
+};
+
 struct RunEnded {
   std::int64_t steps = 0;   ///< made by this start of the run
   double wall_seconds = 0;  ///< of this start
   PhaseSeconds phases{};    ///< where they went; the rest is outside all phases
   bool last_step = false;   ///< --steps is reached; otherwise a signal asked the run to end
+  std::vector<MemoryRow> memory{};  ///< empty: it was not predicted
 };
 
 using Event = std::variant<RunPlanned, RunBegan, StepMade, StepLogged, Validated, Sampled, Activity, Saved, RolledBack,

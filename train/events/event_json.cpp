@@ -78,11 +78,14 @@ Json json_of(const Said& e) {
 Json json_of(const RunEnded& e) {
   Json phases = Json::object();
   for (std::size_t i = 0; i < e.phases.size(); ++i) phases[name(static_cast<Phase>(i))] = e.phases[i];
+  Json memory = Json::object();
+  for (const MemoryRow& row : e.memory) memory[row.what] = {{"predicted", row.predicted}, {"measured", row.measured}};
   return {{"event", "run_ended"},
           {"steps", e.steps},
           {"last_step", e.last_step},
           {"wall_seconds", e.wall_seconds},
-          {"phase_seconds", phases}};
+          {"phase_seconds", phases},
+          {"memory_bytes", memory}};
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Builds a GPT from options, and estimates its memory besides weights, gradients and optimizer state.
-// Read next: train/gpt/gpt_task.h, train/report/memory.h.
+// Builds a GPT from options. Read next: train/gpt/gpt_task.h, train/step/rank_memory.h.
 #pragma once
 
 #include <memory>
@@ -15,10 +14,6 @@ pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config);
 /// This rank's part of a GPT. `to_be_loaded`: without random weights, which the caller replaces.
 std::unique_ptr<Gpt> make_gpt(const TrainOptions& options, const GptConfig& config,
                               std::shared_ptr<const DeviceMesh> mesh, bool to_be_loaded = false);
-
-/// Bytes of activations on rank 0 while `live` micro-batches are between forward and backward in one of its stages. The
-/// logits count if rank 0 has the last stage.
-double gpt_activation_bytes(const TrainOptions& options, const GptConfig& config, int live);
 
 /// Bytes that a library allocates besides tensors: in the backward of attention, cuDNN keeps the gradient of one
 /// layer's scores, 16 bits each. Ulysses splits heads over cp; ring attention does not use cuDNN.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/dry_run.h"
 #include "core/kernels.h"
 #include "data/eval_windows.h"
 #include "data/sampler.h"
@@ -193,7 +194,7 @@ std::vector<std::pair<std::string, std::string>> GptTask::config_notes() const {
 
 std::unique_ptr<Model> GptTask::make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const {
   std::unique_ptr<Gpt> model = make_gpt(options, o_.model.config, std::move(mesh), !o_.model.init_from.empty());
-  if (o_.model.init_from.empty()) return model;
+  if (o_.model.init_from.empty() || DryRun::on()) return model;
   ProcessGroup& world = model->mesh().world();
   if (!any_rank(world, o_.model.begins_with_weights())) return model;
   GptSource(world, o_.model.init_from, o_.model.init_adapter).load(*model);
@@ -213,20 +214,6 @@ std::unique_ptr<Model> GptTask::make(const TrainOptions& options, std::shared_pt
 
 std::string GptTask::needed_checkpoint() const {
   return o_.model.init_from.empty() || o_.model.begins_with_weights() ? "" : o_.model.read_from;
-}
-
-ParameterCounts GptTask::parameters() const {
-  const GptConfig& config = o_.model.config;
-  GptConfig without_blocks = config;
-  without_blocks.layers = 0;
-  const std::int64_t all = parameter_count(config);  // the biases and norms of blocks are counted as matrices
-  const bool adapted = config.lora.rank > 0;
-  return {all, expert_parameter_count(config), adapted ? 0 : all - parameter_count(without_blocks),
-          adapted ? all - adapter_parameter_count(config) : 0};
-}
-
-double GptTask::activation_bytes(const TrainOptions& options, int live) const {
-  return gpt_activation_bytes(options, o_.model.config, live);
 }
 
 double GptTask::workspace_bytes() const { return gpt_workspace_bytes(o_, o_.model.config); }

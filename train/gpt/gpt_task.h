@@ -26,8 +26,6 @@ class GptTask : public Task {
 
   std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const override;
   std::string needed_checkpoint() const override;
-  ParameterCounts parameters() const override;
-  double activation_bytes(const TrainOptions& options, int live) const override;
   double workspace_bytes() const override;
 
   void load() override;

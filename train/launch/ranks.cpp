@@ -256,8 +256,7 @@ int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& bod
   const int ranks = options.mesh.shape.ranks();
   const bool as_threads = !options.mesh.processes;
   std::atomic<int> exit_code{0};
-  const int default_threads = std::max(1, as_threads ? cores() / ranks : cores());
-  const int threads = static_cast<int>(options.precision.threads.value_or(default_threads));
+  const int threads = options.threads_per_rank();
   const comm::AlgorithmOptions algorithm{
       .algorithm = options.mesh.collectives,
       .network =

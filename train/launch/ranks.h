@@ -17,7 +17,7 @@ namespace trireme {
 /// rank (--timeout) also ends the job, and OUT/flight_recorder.txt then has the last actions of all ranks. Processes
 /// first compare the values that must be equal: common_setup(options), and `read`, the data that each has read. If
 /// values differ, it throws before any `body` runs. `memory` is appended to an error about memory: the estimate of what
-/// the run needs (train/report/memory.h).
+/// the run needs (train/validate/memory_limit.h).
 int run_ranks(const TrainOptions& options, const std::function<void(Rank&)>& body, const CommonValues& read = {},
               const std::string& memory = {});
 

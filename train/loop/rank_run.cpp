@@ -9,7 +9,6 @@
 #include "parallel/comm/texts.h"
 #include "parallel/pipeline/drawing.h"
 #include "train/program/signals.h"
-#include "train/report/memory.h"
 #include "train/report/profiling.h"
 #include "train/runs/metrics_sink.h"
 #include "train/runs/new_folder.h"
@@ -32,13 +31,22 @@ std::string agreed_checkpoint(ProcessGroup& world, const RunOptions& o) {
   return broadcast_text(world, path);
 }
 
+/// `workspace`: bytes that libraries allocate besides tensors.
+std::string memory_text(const std::optional<RankMemory>& memory, double workspace) {
+  if (!memory) return "not known: the model fails in a dry run";
+  return to_string(*memory) +
+         (workspace > 0 ? fmt::format(", and {} workspace of cuDNN", format_bytes(workspace)) : "");
+}
+
 }  // namespace
 
-RankRun::RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank)
+RankRun::RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank,
+                 const std::optional<RankMemory>& memory)
     : task_(task),
       options_(task.options()),
       folder_(folder),
       rank_(rank),
+      memory_(memory),
       mesh_(make_mesh(rank, options_.mesh.shape)),
       checkpoint_(agreed_checkpoint(*rank.world, options_.run)),
       trainer_(make_model(), options_),
@@ -112,7 +120,8 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
   events_.emit(RunEnded{.steps = progress_.steps - first_step,
                         .wall_seconds = times_.seconds(),
                         .phases = times_.totals(),
-                        .last_step = progress_.steps == steps});
+                        .last_step = progress_.steps == steps,
+                        .memory = memory_rows()});
   rank_.exit_code = checkpoints.exit_code();
 }
 
@@ -124,18 +133,19 @@ std::shared_ptr<const DeviceMesh> RankRun::make_mesh(Rank& rank, const MeshShape
   return mesh;
 }
 
-/// Without random weights if those of a checkpoint follow: to draw them takes longer than to load them.
+/// Without random weights if those of a checkpoint follow, or none are needed: to draw them takes longer than to load
+/// them.
 std::unique_ptr<Model> RankRun::make_model() const {
   TrainOptions options = options_;
-  options.run.loads_weights = !checkpoint_.empty();
+  options.run.loads_weights = !checkpoint_.empty() || options.run.dry_run;
   return task_.make(options, mesh_);
 }
 
 RunPlanned RankRun::plan() {
   std::vector<LabelledValue> rows = task_.rows();
-  if (task_.parameters().all == 0) rows.emplace_back("parameters", thousands(count_parameters()));
-  const pipeline::ScheduleCosts& costs = trainer_.executor().costs();
-  const double activations = task_.activation_bytes(options_, costs.peak_live.front());
+  const std::int64_t parameters = count_parameters();
+  if (std::none_of(rows.begin(), rows.end(), [](const LabelledValue& row) { return row.first == "parameters"; }))
+    rows.emplace_back("parameters", thousands(parameters));
   const Task::UnitNames units = task_.unit_names();
   return plan_of_run(
       options_,
@@ -148,9 +158,20 @@ RunPlanned RankRun::plan() {
        .sums = mesh_->world().fastest_order(),
        .threads = threads(),
        .own_cores = OwnCores::current().parts > 0,
-       .bubble = costs.bubble_of_total,
-       .memory = predicted_memory(options_, trainer_.model().parameters(), activations, task_.workspace_bytes()),
+       .bubble = trainer_.executor().costs().bubble_of_total,
+       .memory = memory_text(memory_, task_.workspace_bytes()),
        .eval_every = eval_every_});
+}
+
+std::vector<MemoryRow> RankRun::memory_rows() {
+  std::vector<MemoryRow> rows;
+  if (!memory_) return rows;
+  const RankMemory measured = memory_used(trainer_.model().device());
+  for (std::size_t i = 0; i < measured.peaks.size(); ++i)
+    if (measured.peaks[i] > 0 || memory_->peaks[i] > 0)
+      rows.push_back({std::string(name(static_cast<MemoryCategory>(i))), memory_->peaks[i], measured.peaks[i]});
+  rows.push_back({"at once", memory_->peak, measured.peak});
+  return rows;
 }
 
 std::int64_t RankRun::count_parameters() {

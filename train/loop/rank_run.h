@@ -22,7 +22,9 @@ namespace trireme {
 class RankRun {
  public:
   /// All arguments must outlive this object.
-  RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank);
+  /// `memory`: that of rank 0, predicted; nothing if it is not known.
+  RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank,
+          const std::optional<RankMemory>& memory);
 
   /// Trains to the last step, or until a signal asks to stop.
   void run();
@@ -37,6 +39,7 @@ class RankRun {
   }
 
   RunPlanned plan();
+  std::vector<MemoryRow> memory_rows();  // predicted beside measured
   std::int64_t count_parameters();  // of the whole model, padding included; collective
   std::optional<Resumed> resume();
   void begin();
@@ -54,6 +57,7 @@ class RankRun {
   const TrainOptions& options_;
   RunFolder& folder_;
   Rank& rank_;
+  const std::optional<RankMemory>& memory_;
   std::shared_ptr<const DeviceMesh> mesh_;
   std::string checkpoint_;  // that the run resumes from, as it was found at first; empty: it begins
   Trainer trainer_;

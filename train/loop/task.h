@@ -20,9 +20,9 @@
 #include "train/launch/common_values.h"
 #include "train/options/flags.h"
 #include "train/options/options.h"
-#include "train/report/memory.h"
 #include "train/report/report.h"
 #include "train/runs/run_texts.h"
+#include "train/step/rank_memory.h"
 
 namespace trireme {
 
@@ -63,13 +63,6 @@ class Task {
   virtual std::unique_ptr<Model> make(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh) const = 0;
   /// The checkpoint without which the model of make() has no weights; empty: it has its first ones.
   virtual std::string needed_checkpoint() const { return ""; }
-  /// Used to refuse at once a model that does not fit into memory; all 0: only known when the model is made.
-  virtual ParameterCounts parameters() const { return {}; }
-  /// Bytes of activations on rank 0 of a run with these options, with `live` micro-batches between forward and
-  /// backward; 0: not known.
-  virtual double activation_bytes(const TrainOptions& options, int live) const {
-    return static_cast<void>(options), static_cast<void>(live), 0;
-  }
   /// Bytes that libraries allocate on one rank besides tensors.
   virtual double workspace_bytes() const { return 0; }
 
@@ -149,5 +142,12 @@ class Task {
   TrainOptions own_;
   TrainOptions* options_;
 };
+
+/// For dry runs of the task's model. After load().
+inline DryProgram dry_program(const Task& task) {
+  return {.model = [&task](const TrainOptions& options,
+                           std::shared_ptr<const DeviceMesh> mesh) { return task.make(options, std::move(mesh)); },
+          .sample = task.training()->make_batch(0, 1).tensors};
+}
 
 }  // namespace trireme

@@ -6,19 +6,35 @@
 #include "train/launch/ranks.h"
 #include "train/loop/rank_run.h"
 #include "train/program/signals.h"
-#include "train/report/memory.h"
-#include "train/report/memory_limit.h"
 #include "train/runs/new_folder.h"
 #include "train/runs/run_folder.h"
+#include "train/validate/memory_limit.h"
 
 namespace trireme {
 
 namespace {
 
-double bytes_of(const Batch& batch) {
-  double bytes = 0;
-  for (const auto& [name, tensor] : batch.tensors) bytes += static_cast<double>(tensor.bytes());
-  return bytes;
+/// What a run needs, of rank 0 and of all ranks of this machine; nothing if it is not known.
+struct Prediction {
+  std::optional<RankMemory> first;
+  std::string clause;  ///< memory_clause()
+};
+
+/// Throws if the run does not fit.
+Prediction predicted(const Task& task) {
+  const TrainOptions& o = task.options();
+  const DryProgram program = dry_program(task);
+  Prediction prediction;
+  const auto memory = [&](const TrainOptions& options, int rank) {
+    std::optional<RankMemory> found = dry_run_memory(options, program, rank);
+    if (rank == 0 && !prediction.first) prediction.first = found;
+    return found;
+  };
+  if (const std::optional<MachineMemory> need = memory_here(o, memory)) {
+    require_memory(o, *need, memory, usable_memory(o));
+    prediction.clause = memory_clause(o, *need);
+  }
+  return prediction;
 }
 
 }  // namespace
@@ -39,17 +55,10 @@ int train(Task& task, RunAttachments& attachments) {
     return run_ranks(o, [&](Rank&) { std::rethrow_exception(refused); });
   }
   task.load();
-  const ParameterCounts parameters = task.parameters();
-  const auto activations = [&task](const TrainOptions& options, int live) {
-    return task.activation_bytes(options, live);
-  };
-  if (parameters.all > 0)
-    require_memory(o, parameters, activations, usable_memory(o));
-  else
-    require_batch_memory(o, bytes_of(task.training()->make_batch(0, 1)), usable_memory(o));
-  const std::string memory = parameters.all > 0 ? memory_estimate(o, parameters) : "";
+  const Prediction memory = predicted(task);
   return run_ranks(
-      o, [&](Rank& rank) { RankRun(task, *folder, attachments, rank).run(); }, task.common(), memory);
+      o, [&](Rank& rank) { RankRun(task, *folder, attachments, rank, memory.first).run(); }, task.common(),
+      memory.clause);
 }
 
 }  // namespace trireme

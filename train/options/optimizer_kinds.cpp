@@ -60,17 +60,14 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
       {.name = "adamw",
        .row = [](const OptimizerOptions& o, double) { return adamw_row(o); },
-       .moment_bytes = [](const OptimizerOptions&, double) { return 8.0; },
        .check = check_nothing},
       {.name = "sgd",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("sgd, momentum {}{}", o.decay_of_momentum(), nesterov(o)); },
-       .moment_bytes = [](const OptimizerOptions& o, double) { return o.decay_of_momentum() > 0 ? 4.0 : 0.0; },
        .check = check_sgd},
       {.name = "lion",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("lion, beta {} and {}", o.beta1, o.second_beta()); },
-       .moment_bytes = [](const OptimizerOptions&, double) { return 4.0; },
        .check = check_nothing},
       {.name = "muon",
        .row =
@@ -79,7 +76,6 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
                                 o.matrix_lr(lr), optim::name(o.muon_scale), o.decay_of_momentum(), nesterov(o),
                                 adamw_row(o));
            },
-       .moment_bytes = [](const OptimizerOptions&, double hidden) { return 8 - 4 * hidden; },
        .check = check_muon},
       {.name = "adafactor",
        .row =
@@ -87,7 +83,6 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
              return fmt::format("adafactor, beta2 1 - t^-{}, updates of at most {}{}", o.adafactor_decay,
                                 o.adafactor_clip, o.adafactor_relative ? ", relative to the weights" : "");
            },
-       .moment_bytes = [](const OptimizerOptions&, double) { return 0.0; },  // a row and a column: small
        .check = check_adafactor}};
   return kinds;
 }

@@ -16,8 +16,6 @@ struct OptimizerKind {
   std::string name;
   /// Its line in the table before training, without weight decay and clipping. `lr`: the largest.
   std::function<std::string(const OptimizerOptions&, double lr)> row;
-  /// Bytes of f32 moments per trained parameter. `hidden`: the part of them that is in matrices between hidden layers.
-  std::function<double(const OptimizerOptions&, double hidden)> moment_bytes;
   /// Throws ExitCode::usage for options that contradict each other.
   std::function<void(const OptimizerOptions&, Device)> check;
 };

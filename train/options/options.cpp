@@ -13,6 +13,7 @@
 #include "parallel/pipeline/schedules.h"
 #include "train/options/batch_sizes.h"
 #include "train/options/optimizer_kinds.h"
+#include "train/program/launcher.h"
 
 namespace trireme {
 namespace {
@@ -346,6 +347,11 @@ void declare_training(Flags& flags, TrainOptions& o) {
   declare_checkpoints(flags, o.run);
   declare_tracking(flags, o.tracking);
   declare_guards(flags, o.guards, o.mesh);
+}
+
+int TrainOptions::threads_per_rank() const {
+  const int ranks_here = mesh.processes ? 1 : mesh.shape.ranks();
+  return static_cast<int>(precision.threads.value_or(std::max(1, cores() / ranks_here)));
 }
 
 BatchSizes TrainOptions::batch_sizes() const { return infer_batch(batch, mesh.shape.size(Axis::dp)); }

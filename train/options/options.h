@@ -194,6 +194,7 @@ struct TrainOptions {
   GuardOptions guards;
 
   BatchSizes batch_sizes() const;  ///< after resolve()
+  int threads_per_rank() const;    ///< on this machine; after resolve()
 };
 
 // One function per group. The options must outlive the flags.

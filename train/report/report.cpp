@@ -192,4 +192,16 @@ std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int
   return text;
 }
 
+std::string memory_table(const std::vector<MemoryRow>& rows) {
+  if (rows.empty()) return "";
+  const auto line = [](std::string_view what, const std::string& predicted, const std::string& measured) {
+    return fmt::format("{:<26} {:>10} {:>10}\n", what, predicted, measured);
+  };
+  std::string text = line("most memory of rank 0", "predicted", "measured");
+  for (const MemoryRow& row : rows)
+    text += line(row.what, format_bytes(static_cast<double>(row.predicted)),
+                 format_bytes(static_cast<double>(row.measured)));
+  return text;
+}
+
 }  // namespace trireme

@@ -42,6 +42,9 @@ std::string skipped_line(std::int64_t step, const optim::LossScaler& scaler);
 /// The ranks of every group along an axis: "[0 1] [2 3]". Of many groups, only the first few.
 std::string axis_groups(const MeshShape& mesh, Axis axis);
 
+/// Predicted beside measured, a line each; empty without rows.
+std::string memory_table(const std::vector<MemoryRow>& rows);
+
 /// Seconds, share and time per step of each phase, and the time outside all phases. Columns that do not fit into
 /// `columns` are left out; 0: any width.
 std::string time_table(const PhaseSeconds& totals, double wall_seconds, std::int64_t steps, int columns = 0);

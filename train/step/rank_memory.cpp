@@ -1,0 +1,116 @@
+#include "train/step/rank_memory.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/dry_run.h"
+#include "core/parallel_for.h"
+#include "parallel/comm/dry_group.h"
+#include "parallel/pipeline/schedules.h"
+#include "train/program/units.h"
+
+namespace trireme {
+namespace {
+
+constexpr int dry_steps = 2;  // the second has everything that the first one made
+
+RankMemory memory_of_steps(TrainOptions o, const DryProgram& program, int rank) {
+  const std::int64_t samples = o.batch_sizes().micro_batch;
+  o.guards.check_replicas = 0;  // takes time, and no memory
+  const DryRun dry;
+  const auto mesh = std::make_shared<const DeviceMesh>(dry_world(o.mesh.shape.ranks(), rank), o.mesh.shape);
+  Trainer trainer(program.model(o, mesh), o);
+  const auto next_batch = [&](int) {
+    Batch batch{.tensors = program.sample, .sample_ids = {0}};
+    for (auto& [name, tensor] : batch.tensors)
+      tensor = clone(view::expand(tensor, tensor.shape().with(0, samples)));  // [samples, ..]
+    return batch;
+  };
+  make_steps(trainer, next_batch, dry_steps);
+  return memory_used(trainer.model().device());
+}
+
+/// f(n), for an f that is a straight line beyond `most`.
+template <class F>
+RankMemory extrapolated(const F& f, std::int64_t n, std::int64_t most) {
+  if (n <= most) return f(n);
+  const std::int64_t half = most / 2;
+  const RankMemory x = f(half), y = f(most);
+  const auto at_n = [&](std::int64_t a, std::int64_t b) { return b + (b - a) / half * (n - most); };
+  RankMemory memory{.peak = at_n(x.peak, y.peak)};
+  for (std::size_t i = 0; i < memory.at_peak.size(); ++i) {
+    memory.at_peak[i] = at_n(x.at_peak[i], y.at_peak[i]);
+    memory.peaks[i] = at_n(x.peaks[i], y.peaks[i]);
+  }
+  return memory;
+}
+
+RankMemory memory_of_rank(const TrainOptions& options, const DryProgram& program, int rank) {
+  constexpr std::int64_t most_samples = 64;  // of a micro-batch: beyond it, addresses may run out
+  const BatchSizes sizes = options.batch_sizes();
+  // With as many micro-batches, every schedule is in its steady state; gpipe keeps one more for each.
+  const std::int64_t most_micro_batches =
+      std::int64_t{8} * options.mesh.shape.size(Axis::pp) * pipeline::chunks_per_rank(options.mesh.pipeline);
+  const auto of_samples = [&](std::int64_t samples) {
+    const auto of_micro_batches = [&](std::int64_t count) {
+      TrainOptions o = options;
+      o.batch = {.micro_batch = samples, .global_batch = std::nullopt, .micro_batches = count};
+      return memory_of_steps(o, program, rank);
+    };
+    return extrapolated(of_micro_batches, sizes.micro_batches, most_micro_batches);
+  };
+  return extrapolated(of_samples, sizes.micro_batch, most_samples);
+}
+
+}  // namespace
+
+RankMemory memory_used(Device device) {
+  const MemoryPool& pool = *MemoryPool::current()->on(device);
+  RankMemory memory{.at_peak = pool.at_peak(), .peak = pool.total().peak};
+  for (int i = 0; i < memory_categories; ++i)
+    memory.peaks[static_cast<std::size_t>(i)] = pool.use(static_cast<MemoryCategory>(i)).peak;
+  if (device != Device::cpu) {
+    constexpr auto offloaded = static_cast<std::size_t>(MemoryCategory::offloaded);
+    memory.at_peak[offloaded] = memory.peaks[offloaded] =
+        MemoryPool::current()->use(MemoryCategory::offloaded).peak;
+  }
+  return memory;
+}
+
+std::string to_string(const RankMemory& memory) {
+  std::string parts;
+  for (int i = 0; i < memory_categories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (category == MemoryCategory::offloaded || memory.of(category) == 0) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : " + ", format_bytes(static_cast<double>(memory.of(category))),
+                         name(category));
+  }
+  const auto offloaded = static_cast<double>(memory.of(MemoryCategory::offloaded));
+  return fmt::format("{} = {}{}", parts, format_bytes(static_cast<double>(memory.peak)),
+                     offloaded > 0 ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(offloaded))
+                                   : "");
+}
+
+void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps) {
+  constexpr double lr = 1e-3;
+  for (int step = 0; step < steps; ++step) {
+    const Trainer::GradientReport made = trainer.gradients(next_batch, 1.0);
+    StepNumbers numbers = trainer.numbers(made);
+    trainer.queue_update(lr, numbers);
+    trainer.update(lr, numbers.norm());
+  }
+}
+
+std::optional<RankMemory> dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank) {
+  std::optional<RankMemory> memory;
+  // On a thread of its own: a dry run replaces the thread's memory pool, and must not meet a rank's profile or team.
+  std::thread([&] {
+    set_threads(options.threads_per_rank());
+    try {
+      memory = memory_of_rank(options, program, rank);
+    } catch (const std::exception&) {}
+  }).join();
+  return memory;
+}
+
+}  // namespace trireme

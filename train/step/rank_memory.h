@@ -1,0 +1,53 @@
+// The memory of one rank of a training run, as a dry run finds it (core/dry_run.h): the rank's own Trainer makes two
+// steps, without the other ranks and without the memory. So the prediction is that of the code that trains, for any
+// model, mesh and schedule.
+//
+// Equal to a real run, byte by byte, but for messages under way (ranks that keep step are assumed) and for experts, of
+// which all are chosen equally often. Not in it: what a save copies, what libraries and a GPU's kernels allocate, and
+// the program itself. tests/parity/memory_test.cpp compares. Read next: train/validate/memory_limit.h.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/memory.h"
+#include "models/model.h"
+#include "train/options/options.h"
+#include "train/step/trainer.h"
+
+namespace trireme {
+
+/// Bytes of one rank's tensors, where its model is.
+struct RankMemory {
+  std::array<std::int64_t, memory_categories> at_peak{};  ///< by category, when most were in use; they add up to `peak`
+  std::array<std::int64_t, memory_categories> peaks{};    ///< the most of each category, at its own time
+  std::int64_t peak = 0;
+
+  std::int64_t of(MemoryCategory category) const { return at_peak[static_cast<std::size_t>(category)]; }
+};
+
+/// What the calling thread's rank has used on a device since the last reset_peaks(); and in host memory for optimizer
+/// state that is offloaded, which is not part of `peak`.
+RankMemory memory_used(Device device);
+
+/// "45.2 MiB parameters + 45.2 MiB gradients + 224.1 MiB activations = 314.5 MiB".
+std::string to_string(const RankMemory& memory);
+
+/// What a dry run needs of a program.
+struct DryProgram {
+  std::function<std::unique_ptr<Model>(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh)> model;
+  std::map<std::string, Tensor, std::less<>> sample;  ///< a batch of one: [1, ..] each
+};
+
+/// Memory of rank `rank` of options.mesh. Large micro-batches, and large numbers of them, are extrapolated. Nothing if
+/// the model fails in a dry run, as one may that looks at what it computes.
+std::optional<RankMemory> dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank);
+
+/// What dry_run_memory() does with its Trainer: `steps` steps.
+void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps);
+
+}  // namespace trireme
