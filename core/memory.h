@@ -141,7 +141,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   std::shared_ptr<DeviceBackend> backend_;  // null: host memory
   bool dry_ = false;
-  std::shared_ptr<MemoryPool> on_device_;   // of the same rank
+  std::shared_ptr<MemoryPool> on_device_;  // of the same rank
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;         // by size class

@@ -100,7 +100,8 @@ class DryGroup final : public CollectiveGroup, public std::enable_shared_from_th
   void make(const Collective& c) const {
     const Tensor& result = c.y.defined() ? c.y : c.x;
     if (!result.defined() || !c.x.defined() || !is_looked_at(result)) return;
-    const bool is_sum = c.kind == CollectiveKind::all_reduce || c.kind == CollectiveKind::reduce || c.kind == CollectiveKind::reduce_scatter;
+    const bool is_sum = c.kind == CollectiveKind::all_reduce || c.kind == CollectiveKind::reduce ||
+                        c.kind == CollectiveKind::reduce_scatter;
     if (c.y.defined()) {
       const auto x = static_cast<std::size_t>(c.x.bytes()), y = static_cast<std::size_t>(c.y.bytes());
       const auto* from = static_cast<const std::byte*>(c.x.device_address());

@@ -65,9 +65,7 @@ TEST_CASE("a dry run has devices that are not there") {
     CHECK(MemoryPool::current()->on(Device::cuda)->total().live == (std::int64_t{2} << 40) + 12);
     CHECK(is_available(Device::cuda));
   }
-  CHECK_THROWS_WITH_AS(static_cast<void>([] {
-                         const DryRun first, second;
-                       }()),
+  CHECK_THROWS_WITH_AS(static_cast<void>([] { const DryRun first, second; }()),
                        doctest::Contains("in a dry run already"), Error);
   CHECK_FALSE(DryRun::on());
 }

@@ -108,7 +108,7 @@ void mixture(std::string_view input) {
   if (!accepted([&] {
         const MixtureOrder order(weights, 1);
         for (std::int64_t s = 0; s < 100; ++s) {
-          const auto place = order.place(s);
+          const auto place = order.locate(s);
           expect(place.source < parts.size() && place.sample >= 0 && place.sample < MixtureOrder::period,
                  "an impossible sample");
         }

@@ -152,6 +152,18 @@ TEST_CASE("the report has the router's losses before their weights") {
   CHECK(report.imbalance == *std::max_element(load.begin(), load.end()) / (2.0 * batch * length / experts));
 }
 
+TEST_CASE("with force_balance, tokens take the experts in turn, with the router's gates") {
+  nn::ExpertsOptions o = options(2);
+  o.force_balance = true;
+  Fixture f(o);
+  const nn::Router::Choice choice = f.router.choose(f.x);
+  CHECK(loads(choice.expert) == std::vector<double>(experts, 2.0 * batch * length / experts));
+  CHECK(choice.expert.data<std::int32_t>()[2] == 2);
+  const Tensor p = softmax(f.router(f.x));
+  CHECK(choice.gate.data<double>()[2] == p.data<double>()[experts + 2]);
+  CHECK(f.finish().imbalance == 1);
+}
+
 TEST_CASE("balance over the whole batch is refused if a step has more sequences than its one micro-batch") {
   nn::ExpertsOptions o = options(2);
   o.balance = nn::BalanceScope::batch;

@@ -53,7 +53,8 @@ struct Errors {
   double sum = 0, largest = 0;
   int count = 0;
   void add(std::int64_t predicted, std::int64_t real) {
-    const double error = std::abs(static_cast<double>(predicted - real)) / static_cast<double>(std::max<std::int64_t>(real, 1));
+    const double error =
+        std::abs(static_cast<double>(predicted - real)) / static_cast<double>(std::max<std::int64_t>(real, 1));
     sum += error, largest = std::max(largest, error), ++count;
   }
 };
@@ -76,8 +77,8 @@ TEST_CASE("a dry run takes the memory of the run, rank by rank" * doctest::test_
         const auto place = static_cast<std::size_t>(i);
         if (static_cast<MemoryCategory>(i) == MemoryCategory::communication) continue;
         category.add(dry->peaks[place], real[rank].peaks[place]);
-        CHECK_MESSAGE(category.largest < 0.02, name(static_cast<MemoryCategory>(i)), ": predicted ",
-                      dry->peaks[place], ", was ", real[rank].peaks[place]);
+        CHECK_MESSAGE(category.largest < 0.02, name(static_cast<MemoryCategory>(i)), ": predicted ", dry->peaks[place],
+                      ", was ", real[rank].peaks[place]);
       }
     }
   }

@@ -97,7 +97,8 @@ TEST_CASE("a rank that runs out of memory is told the estimate") {
   const std::string message =
       fatal_of([&] { run_ranks(options, run_out, {}, memory_clause(options, {.state = 4096, .rest = 10})); });
   CHECK(contains(message, "FATAL[75] "));
-  CHECK(contains(message, "[memory] out of host memory; weights, gradients and optimizer state were estimated at 4.0 KiB "));
+  CHECK(contains(message,
+                 "[memory] out of host memory; weights, gradients and optimizer state were estimated at 4.0 KiB "));
   CHECK(contains(message, "for the 2 ranks of this process"));
 }
 

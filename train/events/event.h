@@ -106,10 +106,10 @@ struct MemoryRow {
 };
 
 struct RunEnded {
-  std::int64_t steps = 0;   ///< made by this start of the run
-  double wall_seconds = 0;  ///< of this start
-  PhaseSeconds phases{};    ///< where they went; the rest is outside all phases
-  bool last_step = false;   ///< --steps is reached; otherwise a signal asked the run to end
+  std::int64_t steps = 0;           ///< made by this start of the run
+  double wall_seconds = 0;          ///< of this start
+  PhaseSeconds phases{};            ///< where they went; the rest is outside all phases
+  bool last_step = false;           ///< --steps is reached; otherwise a signal asked the run to end
   std::vector<MemoryRow> memory{};  ///< empty: it was not predicted
 };
 

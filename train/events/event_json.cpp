@@ -80,12 +80,8 @@ Json json_of(const RunEnded& e) {
   for (std::size_t i = 0; i < e.phases.size(); ++i) phases[name(static_cast<Phase>(i))] = e.phases[i];
   Json memory = Json::object();
   for (const MemoryRow& row : e.memory) memory[row.what] = {{"predicted", row.predicted}, {"measured", row.measured}};
-  return {{"event", "run_ended"},
-          {"steps", e.steps},
-          {"last_step", e.last_step},
-          {"wall_seconds", e.wall_seconds},
-          {"phase_seconds", phases},
-          {"memory_bytes", memory}};
+  return {{"event", "run_ended"},           {"steps", e.steps},        {"last_step", e.last_step},
+          {"wall_seconds", e.wall_seconds}, {"phase_seconds", phases}, {"memory_bytes", memory}};
 }
 
 }  // namespace

@@ -147,20 +147,19 @@ RunPlanned RankRun::plan() {
   if (std::none_of(rows.begin(), rows.end(), [](const LabelledValue& row) { return row.first == "parameters"; }))
     rows.emplace_back("parameters", thousands(parameters));
   const Task::UnitNames units = task_.unit_names();
-  return plan_of_run(
-      options_,
-      {.task = std::move(rows),
-       .batch =
-           fmt::format("{} {}, {} {} per step", to_string(batch_), units.samples, targets_per_step_, units.targets),
-       .plan = trainer_.model().plan(),
-       .gpu_kernels = options_.precision.tensor_device() == Device::cuda ? task_.gpu_kernels() : "",
-       .traffic = rank_.traffic,
-       .sums = mesh_->world().fastest_order(),
-       .threads = threads(),
-       .own_cores = OwnCores::current().parts > 0,
-       .bubble = trainer_.executor().costs().bubble_of_total,
-       .memory = memory_text(memory_, task_.workspace_bytes()),
-       .eval_every = eval_every_});
+  return plan_of_run(options_,
+                     {.task = std::move(rows),
+                      .batch = fmt::format("{} {}, {} {} per step", to_string(batch_), units.samples, targets_per_step_,
+                                           units.targets),
+                      .plan = trainer_.model().plan(),
+                      .gpu_kernels = options_.precision.tensor_device() == Device::cuda ? task_.gpu_kernels() : "",
+                      .traffic = rank_.traffic,
+                      .sums = mesh_->world().fastest_order(),
+                      .threads = threads(),
+                      .own_cores = OwnCores::current().parts > 0,
+                      .bubble = trainer_.executor().costs().bubble_of_total,
+                      .memory = memory_text(memory_, task_.workspace_bytes()),
+                      .eval_every = eval_every_});
 }
 
 std::vector<MemoryRow> RankRun::memory_rows() {

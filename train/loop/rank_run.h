@@ -40,7 +40,7 @@ class RankRun {
 
   RunPlanned plan();
   std::vector<MemoryRow> memory_rows();  // predicted beside measured
-  std::int64_t count_parameters();  // of the whole model, padding included; collective
+  std::int64_t count_parameters();       // of the whole model, padding included; collective
   std::optional<Resumed> resume();
   void begin();
   void train(const std::optional<Resumed>& resumed);

@@ -58,9 +58,7 @@ void check_nothing(const OptimizerOptions&, Device) {}
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
-      {.name = "adamw",
-       .row = [](const OptimizerOptions& o, double) { return adamw_row(o); },
-       .check = check_nothing},
+      {.name = "adamw", .row = [](const OptimizerOptions& o, double) { return adamw_row(o); }, .check = check_nothing},
       {.name = "sgd",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("sgd, momentum {}{}", o.decay_of_momentum(), nesterov(o)); },

@@ -71,8 +71,7 @@ RankMemory memory_used(Device device) {
     memory.peaks[static_cast<std::size_t>(i)] = pool.use(static_cast<MemoryCategory>(i)).peak;
   if (device != Device::cpu) {
     constexpr auto offloaded = static_cast<std::size_t>(MemoryCategory::offloaded);
-    memory.at_peak[offloaded] = memory.peaks[offloaded] =
-        MemoryPool::current()->use(MemoryCategory::offloaded).peak;
+    memory.at_peak[offloaded] = memory.peaks[offloaded] = MemoryPool::current()->use(MemoryCategory::offloaded).peak;
   }
   return memory;
 }
@@ -86,9 +85,9 @@ std::string to_string(const RankMemory& memory) {
                          name(category));
   }
   const auto offloaded = static_cast<double>(memory.of(MemoryCategory::offloaded));
-  return fmt::format("{} = {}{}", parts, format_bytes(static_cast<double>(memory.peak)),
-                     offloaded > 0 ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(offloaded))
-                                   : "");
+  return fmt::format(
+      "{} = {}{}", parts, format_bytes(static_cast<double>(memory.peak)),
+      offloaded > 0 ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(offloaded)) : "");
 }
 
 void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps) {

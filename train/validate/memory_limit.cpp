@@ -108,8 +108,7 @@ std::optional<MachineMemory> memory_here(const TrainOptions& o, const MemoryOfRa
     const std::optional<RankMemory> rank = memory(o, stage * ranks_of_stage);
     if (!rank) return std::nullopt;
     const auto of = [&](MemoryCategory category) { return static_cast<double>(rank->of(category)); };
-    const double state =
-        of(MemoryCategory::parameters) + of(MemoryCategory::gradients) + of(MemoryCategory::optimizer);
+    const double state = of(MemoryCategory::parameters) + of(MemoryCategory::gradients) + of(MemoryCategory::optimizer);
     all.state += state;
     all.rest += static_cast<double>(rank->peak) - state;
   }
@@ -125,18 +124,19 @@ void require_memory(const TrainOptions& o, const MachineMemory& need, const Memo
   const int ranks = ranks_here(o);
   const std::string whose = ranks > 1 ? fmt::format(" of {} ranks", ranks) : o.mesh.processes ? " of this rank" : "";
   const double times = std::ceil(least / usable.bytes);
-  fail(ExitCode::usage, "memory",
-       "weights, gradients and optimizer state{} need {}, and activations of micro-batch {} with --recompute {} need "
-       "{}; {} {}; expected less; {}",
-       whose, format_bytes(need.state), o.batch_sizes().micro_batch, o.precision.recompute, format_bytes(need.rest),
-       usable.text, format_bytes(usable.bytes),
-       found.empty()
-           ? fmt::format("make the model or --context smaller, shard more with --zero, or use at least {:.0f} times the "
-                         "memory: more machines, with tp, pp or dp with --zero 3 in --mesh",
-                         times)
-           : fmt::format("this fits: {}; or use at least {:.0f} times the memory: more machines, with tp, pp or cp in "
-                         "--mesh",
-                         found, times));
+  fail(
+      ExitCode::usage, "memory",
+      "weights, gradients and optimizer state{} need {}, and activations of micro-batch {} with --recompute {} need "
+      "{}; {} {}; expected less; {}",
+      whose, format_bytes(need.state), o.batch_sizes().micro_batch, o.precision.recompute, format_bytes(need.rest),
+      usable.text, format_bytes(usable.bytes),
+      found.empty()
+          ? fmt::format("make the model or --context smaller, shard more with --zero, or use at least {:.0f} times the "
+                        "memory: more machines, with tp, pp or dp with --zero 3 in --mesh",
+                        times)
+          : fmt::format("this fits: {}; or use at least {:.0f} times the memory: more machines, with tp, pp or cp in "
+                        "--mesh",
+                        found, times));
 }
 
 std::string memory_clause(const TrainOptions& o, const MachineMemory& need) {
