@@ -9,7 +9,7 @@ namespace trireme {
 
 struct KernelTable;
 
-const KernelTable& dry_kernels(Device device);
+const KernelTable& dry_kernels(Device device);  ///< of the device in a dry run
 /// Copies what programs look at, and no more.
 std::shared_ptr<DeviceBackend> dry_backend();
 

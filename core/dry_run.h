@@ -23,6 +23,7 @@ namespace trireme {
 
 class MemoryPool;
 
+/// While it lives, the calling thread computes nothing.
 class DryRun {
  public:
   static constexpr std::int64_t small_bytes = 4096;

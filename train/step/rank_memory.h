@@ -27,6 +27,7 @@ struct RankMemory {
   std::array<std::int64_t, memory_categories> peaks{};    ///< the most of each category, at its own time
   std::int64_t peak = 0;
 
+  /// That of one category at the peak.
   std::int64_t of(MemoryCategory category) const { return at_peak[static_cast<std::size_t>(category)]; }
 };
 
