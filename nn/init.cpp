@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/dry_run.h"
 #include "core/kernels.h"
 #include "core/parallel_for.h"
 #include "core/random.h"
@@ -166,6 +167,7 @@ void fill_random(Parameter& parameter, const Init& init, std::uint64_t seed) {
 }  // namespace
 
 void initialise(Parameter& parameter, const Init& init, std::uint64_t seed) {
+  if (DryRun::on()) return;
   Tensor& value = parameter.local;
   if (init.kind == Init::Kind::constant) {
     kernels(value.device()).fill(value, init.value);

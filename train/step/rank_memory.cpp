@@ -14,12 +14,10 @@ namespace {
 
 constexpr int dry_steps = 2;  // the second has everything that the first one made
 
-RankMemory memory_of_steps(TrainOptions o, const DryProgram& program, int rank) {
-  const std::int64_t samples = o.batch_sizes().micro_batch;
-  o.guards.check_replicas = 0;  // takes time, and no memory
-  const DryRun dry;
+void make_dry_steps(const TrainOptions& o, const DryProgram& program, int rank) {
   const auto mesh = std::make_shared<const DeviceMesh>(dry_world(o.mesh.shape.ranks(), rank), o.mesh.shape);
   Trainer trainer(program.model(o, mesh), o);
+  const std::int64_t samples = o.batch_sizes().micro_batch;
   const auto next_batch = [&](int) {
     Batch batch{.tensors = program.sample, .sample_ids = {0}};
     for (auto& [name, tensor] : batch.tensors)
@@ -27,7 +25,19 @@ RankMemory memory_of_steps(TrainOptions o, const DryProgram& program, int rank) 
     return batch;
   };
   make_steps(trainer, next_batch, dry_steps);
-  return memory_used(trainer.model().device());
+}
+
+RankMemory memory_of_steps(TrainOptions o, const DryProgram& program, int rank) {
+  o.guards.check_replicas = 0;  // takes time, and no memory
+  const Device device = o.precision.tensor_device();
+  const DryRun dry;
+  try {
+    make_dry_steps(o, program, rank);
+  } catch (const Error&) {
+    constexpr std::int64_t most = std::int64_t{1} << 44;  // bytes: no machine has as many
+    if (memory_used(device).peak < most) throw;           // otherwise addresses ran out: so much is needed at least
+  }
+  return memory_used(device);
 }
 
 /// f(n), for an f that is a straight line beyond `most`.
