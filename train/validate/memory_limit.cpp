@@ -124,12 +124,13 @@ void require_memory(const TrainOptions& o, const MachineMemory& need, const Memo
   const int ranks = ranks_here(o);
   const std::string whose = ranks > 1 ? fmt::format(" of {} ranks", ranks) : o.mesh.processes ? " of this rank" : "";
   const double times = std::ceil(least / usable.bytes);
+  const std::string of_activations =
+      need.rest > 0 ? fmt::format(", and activations of micro-batch {} with --recompute {} need {}",
+                                  o.batch_sizes().micro_batch, o.precision.recompute, format_bytes(need.rest))
+                    : "";
   fail(
-      ExitCode::usage, "memory",
-      "weights, gradients and optimizer state{} need {}, and activations of micro-batch {} with --recompute {} need "
-      "{}; {} {}; expected less; {}",
-      whose, format_bytes(need.state), o.batch_sizes().micro_batch, o.precision.recompute, format_bytes(need.rest),
-      usable.text, format_bytes(usable.bytes),
+      ExitCode::usage, "memory", "weights, gradients and optimizer state{} need {}{}; {} {}; expected less; {}", whose,
+      format_bytes(need.state), of_activations, usable.text, format_bytes(usable.bytes),
       found.empty()
           ? fmt::format("make the model or --context smaller, shard more with --zero, or use at least {:.0f} times the "
                         "memory: more machines, with tp, pp or dp with --zero 3 in --mesh",
