@@ -34,6 +34,6 @@ check '19 address space limited to 350 MB' $? "exit=$code" "seconds=$(elapsed "$
 
 # What cannot fit the machine is refused from arithmetic, before anything is allocated.
 run_threads impossible --mesh dp=2 --layers 1000 --width 65536 --heads 64 --steps 8
-expect_code 64 impossible && expect_text 'FATAL\[64\] \[memory\] [0-9]+ parameters need .* and this machine has' impossible
+expect_code 64 impossible && expect_text 'FATAL\[64\] \[memory\] weights, gradients and optimizer state .*need .*; this machine has' impossible
 check '19 more than the machine has' $? "exit=$code"
 finish
