@@ -1,19 +1,14 @@
 #include "core/control_groups.h"
 
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
+
+#include "core/io.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// The number that a text begins with; nothing if there is none, as in a file that says "max".
 std::optional<std::uint64_t> bytes_in(const std::string& text) {
@@ -47,14 +42,14 @@ ControlGroupLimits control_group_limits(const fs::path& root, std::string_view o
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     for (fs::path folder = fs::path(line.substr(second + 1)).relative_path();; folder = folder.parent_path()) {
       if (controllers == ",,") {
-        lower(limits.memory, bytes_in(content_of(root / folder / "memory.max")));
-        lower(limits.processors, processors_in(content_of(root / folder / "cpu.max")));
+        lower(limits.memory, bytes_in(system_text(root / folder / "memory.max")));
+        lower(limits.processors, processors_in(system_text(root / folder / "cpu.max")));
       }
       if (controllers.find(",memory,") != std::string::npos)
-        lower(limits.memory, bytes_in(content_of(root / "memory" / folder / "memory.limit_in_bytes")));
+        lower(limits.memory, bytes_in(system_text(root / "memory" / folder / "memory.limit_in_bytes")));
       if (controllers.find(",cpu,") != std::string::npos)
-        lower(limits.processors, processors_in(content_of(root / "cpu" / folder / "cpu.cfs_quota_us") + " " +
-                                               content_of(root / "cpu" / folder / "cpu.cfs_period_us")));
+        lower(limits.processors, processors_in(system_text(root / "cpu" / folder / "cpu.cfs_quota_us") + " " +
+                                               system_text(root / "cpu" / folder / "cpu.cfs_period_us")));
       if (folder.empty()) break;
     }
   }
@@ -62,7 +57,7 @@ ControlGroupLimits control_group_limits(const fs::path& root, std::string_view o
 }
 
 const ControlGroupLimits& control_group_limits() {
-  static const ControlGroupLimits limits = control_group_limits("/sys/fs/cgroup", content_of("/proc/self/cgroup"));
+  static const ControlGroupLimits limits = control_group_limits("/sys/fs/cgroup", system_text("/proc/self/cgroup"));
   return limits;
 }
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <climits>
 #include <ctime>
+#include <fstream>
 #include <new>
 #include <optional>
 #include <random>
@@ -318,6 +319,13 @@ std::string read_rest(int fd, const fs::path& path, std::uint64_t size, const Re
 }
 
 }  // namespace
+
+std::string system_text(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text, '\0');  // an iterator over the stream would throw when a read fails
+  return text;
+}
 
 std::string read_file(const fs::path& path, const ReadLimit& limit) {
   const InputFile file(path);

@@ -42,6 +42,9 @@ inline constexpr ReadLimit other{std::uint64_t{1} << 30, "a file that is read wh
 /// ExitCode::retryable, with its size, if there is no memory for it. Does not block on a pipe.
 std::string read_file(const std::filesystem::path& path, const ReadLimit& limit = read_limits::other);
 
+/// The text of a file of the system, such as those below /proc; empty if it cannot be read. What such a file is about
+/// may end while it is read, as a thread does.
+std::string system_text(const std::filesystem::path& path);
 /// Reads standard input until its end, but one byte more than the limit at most. Throws as read_file().
 std::string read_standard_input(const ReadLimit& limit);
 

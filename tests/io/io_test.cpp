@@ -62,6 +62,12 @@ std::size_t entries_of(const TempFolder& folder) {
 
 }  // namespace
 
+TEST_CASE("a file of the system that cannot be read is empty: nothing is thrown") {
+  CHECK(contains(system_text("/proc/self/stat"), ")"));
+  CHECK(system_text("/proc/self").empty());  // opened, and then the read fails, as that of a thread which has ended
+  CHECK(system_text("/proc/self/nothing").empty());
+}
+
 TEST_CASE("write_file: what is read back is what was written, and nothing else is left") {
   const TempFolder folder;
   const fs::path file = folder / "a.bin";

@@ -9,9 +9,9 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "core/io.h"
 
 namespace trireme::watch {
 namespace {
@@ -19,11 +19,6 @@ namespace {
 std::uint64_t process_space() {
   struct stat about {};
   return stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 /// The rest of a stat file's text after the name in parentheses, which may contain any character: "S 1 2 3 ...".
@@ -42,14 +37,14 @@ ThreadId this_thread() {
 VitalSigns vital_signs(const ThreadId& id) {
   if (id.space != this_thread().space || id.process == 0) return {};
   const std::string folder = fmt::format("/proc/{}/task/{}/", id.process, id.thread);
-  const std::string fields = after_name(content(folder + "stat"));
+  const std::string fields = after_name(system_text(folder + "stat"));
   VitalSigns found;
   if (fields.empty()) {
     found.state = std::filesystem::exists("/proc/self/stat") ? '\0' : '?';
     return found;
   }
   found.state = fields.front();
-  found.processor_time = std::strtoull(content(folder + "schedstat").c_str(), nullptr, 10);
+  found.processor_time = std::strtoull(system_text(folder + "schedstat").c_str(), nullptr, 10);
   if (found.state == 'Z') found.signal = std::atoi(fields.c_str() + fields.rfind(' ') + 1) & 0x7f;
   return found;
 }
@@ -77,7 +72,7 @@ std::int64_t waited_for_processor() {
 bool waits_for_disk(std::int64_t process) {
   std::error_code gone;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), gone)) {
-    const std::string fields = after_name(content(thread.path().string() + "/stat"));
+    const std::string fields = after_name(system_text(thread.path().string() + "/stat"));
     if (!fields.empty() && fields.front() == 'D') return true;
   }
   return false;
