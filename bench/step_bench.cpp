@@ -199,11 +199,11 @@ int main(int argc, char** argv) {
                      std::shared_ptr<const DeviceMesh> mesh) { return make_gpt(o, config, std::move(mesh)); },
         .sample = one_sample(options)};
     const MemoryOfRank memory = [&](const TrainOptions& o, int rank) { return dry_run_memory(o, program, rank); };
-    const std::optional<MachineMemory> need = memory_here(options, memory);
-    if (need) require_memory(options, *need, memory, usable_memory(options));
+    const MachineMemory need = memory_here(options, memory);
+    require_memory(options, need, memory, usable_memory(options));
     Rounds rounds(options, turns);
     const int code = run_ranks(
-        options, [&](Rank& rank) { rounds.run(rank); }, {}, need ? memory_clause(options, *need) : "");
+        options, [&](Rank& rank) { rounds.run(rank); }, {}, memory_clause(options, need));
     bench::Turns::say({{"end", rounds.end()}});
     return code;
   });

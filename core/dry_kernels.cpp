@@ -15,14 +15,6 @@
 namespace trireme {
 namespace {
 
-bool whole_numbers(DType dtype) { return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u8; }
-
-/// Whether a copy or a fill of y is made: programs look at whole numbers, and at small tensors.
-bool is_made(const Tensor& y) {
-  constexpr std::int64_t most = 64 << 20;  // bytes
-  return y.bytes() <= (whole_numbers(y.dtype()) ? most : DryRun::small_bytes);
-}
-
 template <Device device, auto kernel, class Signature = std::remove_reference_t<decltype(KernelTable{}.*kernel)>>
 struct Dry;
 
@@ -38,18 +30,18 @@ struct Dry<device, kernel, R (*)(Args...)> {
 };
 
 void fill_on_cpu(Tensor& y, double value) {
-  if (!is_made(y)) return;
+  if (!is_looked_at(y)) return;
   const DryRun::Computing computing;
   cpu::level().kernel_table().fill(y, value);
 }
 void copy_on_cpu(const Tensor& x, Tensor& y) {
-  if (!is_made(y)) return;
+  if (!is_looked_at(y)) return;
   const DryRun::Computing computing;
   cpu::level().kernel_table().copy(x, y);
 }
 /// In the memory of a device, programs look at copies alone.
 void copy_on_device(const Tensor& x, Tensor& y) {
-  if (is_made(y) && x.dtype() == y.dtype() && x.contiguous() && y.contiguous())
+  if (is_looked_at(y) && x.dtype() == y.dtype() && x.contiguous() && y.contiguous())
     std::memcpy(y.device_address(), x.device_address(), static_cast<std::size_t>(y.bytes()));
 }
 
@@ -108,6 +100,12 @@ class DryBackend final : public DeviceBackend {
 };
 
 }  // namespace
+
+bool is_looked_at(const Tensor& x) {
+  constexpr std::int64_t most = 64 << 20, most_of_others = 4 << 10;  // bytes
+  const bool whole_numbers = x.dtype() == DType::i32 || x.dtype() == DType::i64 || x.dtype() == DType::u8;
+  return x.bytes() <= (whole_numbers ? most : most_of_others);
+}
 
 std::shared_ptr<DeviceBackend> dry_backend() {
   static const auto only = std::make_shared<DryBackend>();

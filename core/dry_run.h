@@ -1,5 +1,5 @@
-// Dry runs: a program runs its own code, allocates what it would allocate, and computes nothing. So its memory is known
-// exactly, and the list of its kernels, for any model, on a machine that could not hold it.
+// Dry runs: a program runs its own code, allocates what it would allocate, and computes nothing. So the memory of any
+// model is known, on a machine that could not hold it.
 //
 //   {
 //     const DryRun dry;                     // of the calling thread
@@ -10,12 +10,11 @@
 //
 // In a dry run the thread has a memory pool of its own, whose large blocks are addresses without memory behind them,
 // and parallel_for() and its like do not call their bodies: a kernel takes its workspace and writes nothing. Whole
-// numbers, such as ids and the counts of a router, and tensors of up to `small_bytes` are copied and filled as usual,
-// because programs look at them. A router chooses all experts equally often.
+// numbers, such as ids and the counts of a router, and small tensors are copied and filled as usual, because programs
+// look at them: is_looked_at() in core/dry_kernels.h. A router chooses all experts equally often.
 // Read next: core/dry_kernels.cpp, train/step/rank_memory.h.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -26,8 +25,6 @@ class MemoryPool;
 /// While it lives, the calling thread computes nothing.
 class DryRun {
  public:
-  static constexpr std::int64_t small_bytes = 4096;
-
   /// Begins a dry run of the calling thread. Throws ExitCode::internal if it is in one.
   DryRun();
   ~DryRun();

@@ -5,18 +5,12 @@
 #include <span>
 #include <utility>
 
-#include "core/dry_run.h"
+#include "core/dry_kernels.h"
 #include "parallel/comm/collective.h"
 
 namespace trireme {
 namespace comm {
 namespace {
-
-/// Whether programs look at x: core/dry_kernels.cpp has the same rule.
-bool is_looked_at(const Tensor& x) {
-  const bool whole_numbers = x.dtype() == DType::i32 || x.dtype() == DType::i64 || x.dtype() == DType::u8;
-  return whole_numbers || x.bytes() <= DryRun::small_bytes;
-}
 
 template <class T>
 void multiply(const Tensor& x, int factor) {

@@ -41,9 +41,7 @@ std::string refusal(const std::vector<std::string>& arguments, double bytes) {
                    std::shared_ptr<const DeviceMesh> mesh) { return make_gpt(o, config, std::move(mesh)); },
       .sample = made_up_batch(0, 1, options.model.config.context, options.model.config.vocab).tensors};
   const MemoryOfRank memory = [&](const TrainOptions& o, int rank) { return dry_run_memory(o, program, rank); };
-  return failure([&] {
-    require_memory(options, memory_here(options, memory).value(), memory, {bytes, "this machine has"});  // NOLINT
-  });
+  return failure([&] { require_memory(options, memory_here(options, memory), memory, {bytes, "this machine has"}); });
 }
 
 }  // namespace
@@ -134,6 +132,21 @@ TEST_CASE("a run is not refused with the memory that it really uses, and is refu
     CHECK(refusal(arguments, used) == "nothing");
     CHECK(contains(refusal(arguments, 0.9 * used), "[memory]"));
   }
+}
+
+TEST_CASE("an absurd batch does not overflow the prediction, and a model that fails in a dry run says why") {
+  const std::string absurd = refusal(
+      {"--layers", "48", "--width", "4096", "--heads", "32", "--context", "8192", "--micro-batch", "1073741824"},
+      24 * gib);
+  CAPTURE(absurd);
+  CHECK(contains(absurd, "of micro-batch 1073741824 with --recompute none need 4194303.9 TiB"));  // 2^62 bytes
+  const GptOptions options = options_of({});
+  const DryProgram fails = {
+      .model = [](const TrainOptions&, std::shared_ptr<const DeviceMesh>) -> std::unique_ptr<Model> {
+        fail(ExitCode::data, "own", "the loss is 0");
+      },
+      .sample = {}};
+  CHECK(contains(failure([&] { static_cast<void>(dry_run_memory(options, fails, 0)); }), "[own] the loss is 0"));
 }
 
 TEST_CASE("the machine has memory") { CHECK(host_memory().bytes > 1 << 20); }

@@ -32,16 +32,15 @@ std::string agreed_checkpoint(ProcessGroup& world, const RunOptions& o) {
 }
 
 /// `workspace`: bytes that libraries allocate besides tensors.
-std::string memory_text(const std::optional<RankMemory>& memory, double workspace) {
-  if (!memory) return "not known: the model fails in a dry run";
-  return to_string(*memory) +
+std::string memory_text(const PredictedMemory& memory, double workspace) {
+  if (!memory.rank) return "not known, as the model fails in a dry run: " + memory.why;
+  return to_string(*memory.rank) +
          (workspace > 0 ? fmt::format(", and {} workspace of cuDNN", format_bytes(workspace)) : "");
 }
 
 }  // namespace
 
-RankRun::RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank,
-                 const std::optional<RankMemory>& memory)
+RankRun::RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank, const PredictedMemory& memory)
     : task_(task),
       options_(task.options()),
       folder_(folder),
@@ -143,9 +142,8 @@ std::unique_ptr<Model> RankRun::make_model() const {
 
 RunPlanned RankRun::plan() {
   std::vector<LabelledValue> rows = task_.rows();
-  const std::int64_t parameters = count_parameters();
   if (std::none_of(rows.begin(), rows.end(), [](const LabelledValue& row) { return row.first == "parameters"; }))
-    rows.emplace_back("parameters", thousands(parameters));
+    rows.emplace_back("parameters", thousands(count_parameters()));
   const Task::UnitNames units = task_.unit_names();
   return plan_of_run(options_,
                      {.task = std::move(rows),
@@ -164,12 +162,12 @@ RunPlanned RankRun::plan() {
 
 std::vector<MemoryRow> RankRun::memory_rows() {
   std::vector<MemoryRow> rows;
-  if (!memory_) return rows;
+  if (!memory_.rank) return rows;
   const RankMemory measured = memory_used(trainer_.model().device());
   for (std::size_t i = 0; i < measured.peaks.size(); ++i)
-    if (measured.peaks[i] > 0 || memory_->peaks[i] > 0)
-      rows.push_back({std::string(name(static_cast<MemoryCategory>(i))), memory_->peaks[i], measured.peaks[i]});
-  rows.push_back({"at once", memory_->peak, measured.peak});
+    if (measured.peaks[i] > 0 || memory_.rank->peaks[i] > 0)
+      rows.push_back({std::string(name(static_cast<MemoryCategory>(i))), memory_.rank->peaks[i], measured.peaks[i]});
+  rows.push_back({"at once", memory_.rank->peak, measured.peak});
   return rows;
 }
 

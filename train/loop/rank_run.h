@@ -19,12 +19,16 @@
 
 namespace trireme {
 
+/// Memory of rank 0, as a dry run found it; without it, why there is none.
+struct PredictedMemory {
+  std::optional<RankMemory> rank;
+  std::string why;
+};
+
 class RankRun {
  public:
   /// All arguments must outlive this object.
-  /// `memory`: that of rank 0, predicted; nothing if it is not known.
-  RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank,
-          const std::optional<RankMemory>& memory);
+  RankRun(Task& task, RunFolder& folder, RunAttachments& attachments, Rank& rank, const PredictedMemory& memory);
 
   /// Trains to the last step, or until a signal asks to stop.
   void run();
@@ -57,7 +61,7 @@ class RankRun {
   const TrainOptions& options_;
   RunFolder& folder_;
   Rank& rank_;
-  const std::optional<RankMemory>& memory_;
+  const PredictedMemory& memory_;
   std::shared_ptr<const DeviceMesh> mesh_;
   std::string checkpoint_;  // that the run resumes from, as it was found at first; empty: it begins
   Trainer trainer_;

@@ -14,27 +14,26 @@ namespace trireme {
 
 namespace {
 
-/// What a run needs, of rank 0 and of all ranks of this machine; nothing if it is not known.
-struct Prediction {
-  std::optional<RankMemory> first;
-  std::string clause;  ///< memory_clause()
-};
-
-/// Throws if the run does not fit.
-Prediction predicted(const Task& task) {
+/// Throws if the run does not fit. `clause` becomes that of memory_clause().
+PredictedMemory predicted(const Task& task, std::string& clause) {
   const TrainOptions& o = task.options();
   const DryProgram program = dry_program(task);
-  Prediction prediction;
+  PredictedMemory predicted;
   const auto memory = [&](const TrainOptions& options, int rank) {
-    std::optional<RankMemory> found = dry_run_memory(options, program, rank);
-    if (rank == 0 && !prediction.first) prediction.first = found;
+    const RankMemory found = dry_run_memory(options, program, rank);
+    if (rank == 0 && !predicted.rank) predicted.rank = found;
     return found;
   };
-  if (const std::optional<MachineMemory> need = memory_here(o, memory)) {
-    require_memory(o, *need, memory, usable_memory(o));
-    prediction.clause = memory_clause(o, *need);
+  std::optional<MachineMemory> need;
+  try {
+    need = memory_here(o, memory);
+  } catch (const std::exception& error) {
+    predicted = {.rank = std::nullopt, .why = error.what()};
+    return predicted;
   }
-  return prediction;
+  require_memory(o, *need, memory, usable_memory(o));
+  clause = memory_clause(o, *need);
+  return predicted;
 }
 
 }  // namespace
@@ -55,10 +54,10 @@ int train(Task& task, RunAttachments& attachments) {
     return run_ranks(o, [&](Rank&) { std::rethrow_exception(refused); });
   }
   task.load();
-  const Prediction memory = predicted(task);
+  std::string clause;
+  const PredictedMemory memory = predicted(task, clause);
   return run_ranks(
-      o, [&](Rank& rank) { RankRun(task, *folder, attachments, rank, memory.first).run(); }, task.common(),
-      memory.clause);
+      o, [&](Rank& rank) { RankRun(task, *folder, attachments, rank, memory).run(); }, task.common(), clause);
 }
 
 }  // namespace trireme

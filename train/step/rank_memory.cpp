@@ -1,6 +1,7 @@
 #include "train/step/rank_memory.h"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "core/dry_run.h"
@@ -46,7 +47,12 @@ RankMemory extrapolated(const F& f, std::int64_t n, std::int64_t most) {
   if (n <= most) return f(n);
   const std::int64_t half = most / 2;
   const RankMemory x = f(half), y = f(most);
-  const auto at_n = [&](std::int64_t a, std::int64_t b) { return b + (b - a) / half * (n - most); };
+  const auto at_n = [&](std::int64_t a, std::int64_t b) {
+    constexpr double largest = 0x1p62;  // a hostile batch must not overflow
+    const double steps = static_cast<double>(n - most) / static_cast<double>(half);
+    const double bytes = static_cast<double>(b) + static_cast<double>(b - a) * steps;
+    return static_cast<std::int64_t>(std::clamp(bytes, 0.0, largest));
+  };
   RankMemory memory{.peak = at_n(x.peak, y.peak)};
   for (std::size_t i = 0; i < memory.at_peak.size(); ++i) {
     memory.at_peak[i] = at_n(x.at_peak[i], y.at_peak[i]);
@@ -110,15 +116,17 @@ void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int step
   }
 }
 
-std::optional<RankMemory> dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank) {
-  std::optional<RankMemory> memory;
+RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank) {
+  RankMemory memory;
+  std::exception_ptr error;
   // On a thread of its own: a dry run replaces the thread's memory pool, and must not meet a rank's profile or team.
   std::thread([&] {
     set_threads(options.threads_per_rank());
     try {
       memory = memory_of_rank(options, program, rank);
-    } catch (const std::exception&) {}
+    } catch (...) { error = std::current_exception(); }
   }).join();
+  if (error) std::rethrow_exception(error);
   return memory;
 }
 

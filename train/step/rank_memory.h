@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "core/memory.h"
@@ -44,9 +43,9 @@ struct DryProgram {
   std::map<std::string, Tensor, std::less<>> sample;  ///< a batch of one: [1, ..] each
 };
 
-/// Memory of rank `rank` of options.mesh. Large micro-batches, and large numbers of them, are extrapolated. Nothing if
-/// the model fails in a dry run, as one may that looks at what it computes.
-std::optional<RankMemory> dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank);
+/// Memory of rank `rank` of options.mesh. Large micro-batches, and large numbers of them, are extrapolated. Throws what
+/// the model throws in a dry run, as one may that looks at what it computes.
+RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank);
 
 /// What dry_run_memory() does with its Trainer: `steps` steps.
 void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "core/machine_memory.h"
@@ -62,8 +63,7 @@ class Search {
   bool fits(TrainOptions changed, std::int64_t micro_batch) const {
     changed.batch = {.micro_batch = micro_batch, .global_batch = options_.batch_sizes().global_batch};
     try {
-      const std::optional<MachineMemory> need = memory_here(changed, memory_);
-      return need && with_room * need->all() <= bytes_;
+      return with_room * memory_here(changed, memory_).all() <= bytes_;
     } catch (const Error&) { return false; }  // a number of micro-batches that the schedule does not take
   }
 
@@ -80,6 +80,7 @@ class Search {
         if (divisor <= given()) divisors.push_back(divisor);
     }
     std::sort(divisors.begin(), divisors.end());
+    // If a schedule refuses some numbers of micro-batches, what is found fits, and may not be the largest.
     const auto too_large = std::partition_point(divisors.begin(), divisors.end(),
                                                 [&](std::int64_t micro_batch) { return fits(changed, micro_batch); });
     const std::int64_t largest = too_large == divisors.begin() ? 0 : *std::prev(too_large);
@@ -101,19 +102,18 @@ UsableMemory usable_memory(const TrainOptions& o) {
           host.of_group ? "the control group of this process allows" : "this machine has"};
 }
 
-std::optional<MachineMemory> memory_here(const TrainOptions& o, const MemoryOfRank& memory) {
+MachineMemory memory_here(const TrainOptions& o, const MemoryOfRank& memory) {
   const int stages = o.mesh.shape.size(Axis::pp), ranks_of_stage = o.mesh.shape.ranks() / stages;
   MachineMemory all;
   for (int stage = 0; stage < stages; ++stage) {
-    const std::optional<RankMemory> rank = memory(o, stage * ranks_of_stage);
-    if (!rank) return std::nullopt;
-    const auto of = [&](MemoryCategory category) { return static_cast<double>(rank->of(category)); };
+    const RankMemory rank = memory(o, stage * ranks_of_stage);
+    const auto of = [&](MemoryCategory category) { return static_cast<double>(rank.of(category)); };
     const double state = of(MemoryCategory::parameters) + of(MemoryCategory::gradients) + of(MemoryCategory::optimizer);
     all.state += state;
-    all.rest += static_cast<double>(rank->peak) - state;
+    all.rest += static_cast<double>(rank.peak) - state;
   }
   const double here = static_cast<double>(ranks_here(o)) / stages;
-  return MachineMemory{.state = all.state * here, .rest = all.rest * here};
+  return {.state = all.state * here, .rest = all.rest * here};
 }
 
 void require_memory(const TrainOptions& o, const MachineMemory& need, const MemoryOfRank& memory,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "train/options/options.h"
@@ -19,8 +18,8 @@ struct UsableMemory {
 /// What the ranks of this machine may use: the memory of the GPU, or of the machine or its control group.
 UsableMemory usable_memory(const TrainOptions& options);
 
-/// The memory of a rank of a run with these options; nothing if it is not known.
-using MemoryOfRank = std::function<std::optional<RankMemory>(const TrainOptions& options, int rank)>;
+/// The memory of a rank of a run with these options; throws if it cannot be known.
+using MemoryOfRank = std::function<RankMemory(const TrainOptions& options, int rank)>;
 
 /// Bytes of the ranks in one memory together.
 struct MachineMemory {
@@ -28,8 +27,8 @@ struct MachineMemory {
   double rest = 0;   ///< activations, messages, workspaces
   double all() const { return state + rest; }
 };
-/// Of a run's ranks on this machine, each with the tensors of rank 0 of its pipeline stage.
-std::optional<MachineMemory> memory_here(const TrainOptions& options, const MemoryOfRank& memory);
+/// Of a run's ranks on this machine, each with the tensors of rank 0 of its pipeline stage. Throws what `memory` throws.
+MachineMemory memory_here(const TrainOptions& options, const MemoryOfRank& memory);
 
 /// Throws ExitCode::usage if `need` is more than `usable`, with the micro-batch, the recomputation, the ZeRO stage and
 /// the number of machines that would fit.
