@@ -24,7 +24,7 @@ endforeach()
 
 # Headers that no longer exist.
 file(GLOB_RECURSE there RELATIVE ${TO} ${TO}/*.h)
-list(REMOVE_ITEM there trireme.h version.h ${headers})
+list(REMOVE_ITEM there trireme.h train.h version.h ${headers})
 list(TRANSFORM there PREPEND ${TO}/)
 if(there)
   file(REMOVE ${there})

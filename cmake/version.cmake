@@ -18,6 +18,7 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/build_facts.h.in
 # For the library's users, as <trireme/version.h>.
 configure_file(${CMAKE_CURRENT_LIST_DIR}/version.h.in ${PROJECT_BINARY_DIR}/include/trireme/version.h @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/trireme.h.in ${PROJECT_BINARY_DIR}/include/trireme/trireme.h COPYONLY)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/train.h.in ${PROJECT_BINARY_DIR}/include/trireme/train.h COPYONLY)
 if(TRIREME_LIBRARY_ONLY)
   return()
 endif()

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -143,6 +145,29 @@ TEST_CASE("the repository keeps to its layering") {
     for (const std::string& message : check(source)) FAIL_CHECK(message);
   for (const std::string& path : layering::unused_paths(sources))
     FAIL_CHECK("tests/layering/rules.cpp names " << path << ", where no source is; correct the path, or remove it");
+}
+
+TEST_CASE("programs to learn from include public headers alone") {
+  std::set<std::string> allowed;
+  for (const char* list : {"cmake/trireme.h.in", "cmake/train.h.in"}) {
+    std::ifstream file(list);
+    REQUIRE_MESSAGE(file, "cannot read " << list);
+    for (std::string line; std::getline(file, line);)
+      if (const std::string name = layering::included_file(line); name.starts_with("trireme/")) allowed.insert(name);
+  }
+  CHECK(allowed.size() > 40);
+  allowed.insert({"trireme/trireme.h", "trireme/train.h", "trireme/version.h"});
+  for (const layering::Source& source : layering::read_sources(".", {"examples/models", "examples/external"})) {
+    for (const layering::Line& line : layering::code_lines(source.text)) {
+      std::string name = layering::included_file(line.code);
+      if (!name.starts_with("trireme/")) name = "trireme/" + name;
+      const bool ours = std::filesystem::exists(name.substr(name.find('/') + 1));
+      if (ours && !name.starts_with("trireme/examples/") && !allowed.contains(name))
+        FAIL_CHECK(source.path << ":" << line.number << ": " << name
+                               << " is not a public header; use one that cmake/trireme.h.in or cmake/train.h.in names, "
+                                  "or add it there");
+    }
+  }
 }
 
 TEST_CASE("checker: a row without sources and a folder that does not exist are errors") {
