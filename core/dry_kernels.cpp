@@ -10,6 +10,7 @@
 #include "core/cpu/level.h"
 #include "core/dry_run.h"
 #include "core/error.h"
+#include "core/kernel_events.h"
 #include "core/kernels.h"
 
 namespace trireme {
@@ -53,7 +54,7 @@ void top_k(const Tensor& x, Tensor& chosen) {
 }
 
 template <Device device>
-KernelTable make_table() {
+KernelTable silent_table() {
 #define TRIREME_DRY(entry) .entry = Dry<device, &KernelTable::entry>::call,
   KernelTable table = {TRIREME_EVERY_KERNEL(TRIREME_DRY)};
 #undef TRIREME_DRY
@@ -61,6 +62,34 @@ KernelTable make_table() {
   table.copy = device == Device::cpu ? copy_on_cpu : copy_on_device;
   table.top_k = top_k;
   return table;
+}
+
+/// Tells the listener first.
+template <Device device, auto kernel, class Signature = std::remove_reference_t<decltype(KernelTable{}.*kernel)>>
+struct Told;
+
+template <Device device, auto kernel, class R, class... Args>
+struct Told<device, kernel, R (*)(Args...)> {
+  static R call(Args... args) {
+    static const KernelTable table = silent_table<device>();
+    if (DryListener* listener = DryRun::listener()) {
+      listener->kernel([&] { return kernel_event<kernel>(args...); },
+                       [&] {
+                         if constexpr (device == Device::cpu) {
+                           const DryRun::Computing computing;
+                           static_cast<void>((cpu::level().kernel_table().*kernel)(args...));
+                         }
+                       });
+    }
+    return (table.*kernel)(args...);
+  }
+};
+
+template <Device device>
+KernelTable make_table() {
+#define TRIREME_TOLD(entry) .entry = Told<device, &KernelTable::entry>::call,
+  return {TRIREME_EVERY_KERNEL(TRIREME_TOLD)};
+#undef TRIREME_TOLD
 }
 
 /// Memory of a device is that of the dry run's pool: addresses of the host.

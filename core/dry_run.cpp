@@ -7,10 +7,10 @@ namespace trireme {
 
 constinit thread_local DryRun::State DryRun::state_;
 
-DryRun::DryRun() : previous_(MemoryPool::current()) {
+DryRun::DryRun(DryListener* listener, bool computes) : previous_(MemoryPool::current()) {
   require(!state_.on, "dry_run", "this thread is in a dry run already; expected one at a time");
-  state_ = {.on = true, .skips = true};
-  MemoryPool::set_current(MemoryPool::dry());
+  state_ = {.on = true, .skips = true, .listener = listener};
+  MemoryPool::set_current(MemoryPool::dry(computes));
 }
 
 DryRun::~DryRun() {

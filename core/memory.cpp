@@ -123,7 +123,7 @@ std::shared_ptr<MemoryPool> MemoryPool::on(Device device) {
   if (device == Device::cpu) return shared_from_this();
   if (dry_) {
     const std::scoped_lock lock(mutex_);
-    if (on_device_ == nullptr) on_device_ = dry();
+    if (on_device_ == nullptr) on_device_ = dry(backed_);
     return on_device_;
   }
   std::shared_ptr<DeviceBackend> wanted = shared_backend(device);
@@ -134,9 +134,10 @@ std::shared_ptr<MemoryPool> MemoryPool::on(Device device) {
   return on_device_;
 }
 
-std::shared_ptr<MemoryPool> MemoryPool::dry() {
+std::shared_ptr<MemoryPool> MemoryPool::dry(bool backed) {
   auto pool = std::make_shared<MemoryPool>();
   pool->dry_ = true;
+  pool->backed_ = backed;
   return pool;
 }
 
@@ -181,10 +182,11 @@ void* MemoryPool::from_host(std::size_t bytes, const Backend& pinned_for) {
     if (dry_ && rounded < least_reserved) std::memset(data, 0, rounded);
     return data;
   }
-  void* const data = dry_     ? dry_memory(rounded)
-                     : pinned ? pinned_for->allocate_pinned(rounded)
-                              : system_memory(rounded);
+  void* const data = dry_ && !backed_ ? dry_memory(rounded)
+                     : pinned         ? pinned_for->allocate_pinned(rounded)
+                                      : system_memory(rounded);
   if (data == nullptr) return nullptr;
+  if (backed_) std::memset(data, 0, rounded);  // pages that were never written are one and the same page of zeros
   ++system_allocations_;
   if (pinned) pinned_bytes_ += static_cast<std::int64_t>(rounded);
   return data;
@@ -269,7 +271,7 @@ void MemoryPool::reset_peaks() {
 void MemoryPool::release_cached() {
   const std::scoped_lock lock(mutex_);
   for (auto& [bytes, blocks] : free_) {
-    for (void* data : blocks) dry_ ? free_dry(data, bytes) : std::free(data);
+    for (void* data : blocks) dry_ && !backed_ ? free_dry(data, bytes) : std::free(data);
     blocks.clear();
   }
   release_pinned();

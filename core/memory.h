@@ -105,8 +105,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   };
 
   MemoryPool() = default;  ///< of host memory
-  /// For a dry run (core/dry_run.h): large blocks are addresses without memory behind them, on all devices.
-  static std::shared_ptr<MemoryPool> dry();
+  /// For a dry run (core/dry_run.h): large blocks are addresses without memory behind them, on all devices; `backed`:
+  /// they have memory, for kernels that are measured.
+  static std::shared_ptr<MemoryPool> dry(bool backed = false);
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -140,7 +141,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   [[noreturn]] void out_of_memory(std::size_t bytes, MemoryCategory category) const;
 
   std::shared_ptr<DeviceBackend> backend_;  // null: host memory
-  bool dry_ = false;
+  bool dry_ = false, backed_ = false;
   std::shared_ptr<MemoryPool> on_device_;  // of the same rank
 
   mutable std::mutex mutex_;

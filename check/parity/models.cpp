@@ -18,4 +18,13 @@ ParityModel gpt_parity(const GptConfig& config) {
           .data = [config](const TrainOptions& o) { return comparison_batch(o, config); }};
 }
 
+DryProgram dry_program(const ParityModel& model, const TrainOptions& options) {
+  TrainOptions one = options;
+  one.mesh.shape = {};
+  one.batch = {.micro_batch = 1, .global_batch = std::nullopt, .micro_batches = 1};
+  DryProgram program{.model = model.make, .sample = model.data(one).batch.tensors};
+  for (auto& [name, tensor] : program.sample) tensor = view::slice(tensor, 0, 0, 1);  // [1, ..]
+  return program;
+}
+
 }  // namespace trireme

@@ -13,4 +13,7 @@ ParityModel parity_model(const Task& task);
 /// A GPT and synthetic text (train/gpt/comparison_batch.h).
 ParityModel gpt_parity(const GptConfig& config);
 
+/// For dry runs of a model whose comparison has these options: a sample of its data.
+DryProgram dry_program(const ParityModel& model, const TrainOptions& options);
+
 }  // namespace trireme

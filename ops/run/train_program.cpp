@@ -3,6 +3,7 @@
 #include "ops/run/train_program.h"
 
 #include "check/faults/injection.h"
+#include "ops/run/auto_mesh.h"
 #include "ops/terminal/plain_sinks.h"
 #include "ops/terminal/terminal_sink.h"
 #include "ops/tracking/prometheus_sink.h"
@@ -33,7 +34,8 @@ std::unique_ptr<EventSink> terminal_sink(const TrainOptions& options, std::int64
 /// What the flags and the environment ask for.
 class Attachments final : public RunAttachments {
  public:
-  explicit Attachments(std::string faults) : faults_(std::move(faults)) {}
+  /// `choice`: of a mesh, as a line for the terminal, or empty.
+  Attachments(std::string faults, std::string choice) : faults_(std::move(faults)), choice_(std::move(choice)) {}
 
   void acquire(const TrainOptions& options) override {
     if (!options.tracking.prometheus.empty() && !options.run.dry_run && launcher_rank() == 0)
@@ -42,6 +44,7 @@ class Attachments final : public RunAttachments {
 
   void add_sinks(EventStream& events, const TrainOptions& options, std::int64_t eval_every) override {
     events.add(terminal_sink(options, eval_every));
+    if (!choice_.empty()) events.say(choice_);
     if (options.tracking.tensorboard) events.add(std::make_unique<TensorboardSink>());
     if (prometheus_) {
       events.say("metrics for Prometheus: " + prometheus_->url());
@@ -57,7 +60,7 @@ class Attachments final : public RunAttachments {
   }
 
  private:
-  std::string faults_;
+  std::string faults_, choice_;
   std::unique_ptr<PrometheusSink> prometheus_;  // on the first rank's process, if --prometheus is given
 };
 
@@ -86,6 +89,8 @@ int train_program(int argc, const char* const* argv, Flags& flags, Task& task) {
   };
   if (asked != Flags::Asked::run && asked != Flags::Asked::print_config) return print(flags.answer(asked));
   TrainOptions& o = task.options();
+  const bool chooses_mesh = o.mesh.axes == "auto" && asked == Flags::Asked::run;
+  const std::string choice = chooses_mesh ? choose_mesh(task, launcher_ranks()) : "";
   resolve(o, launcher_ranks());
   fault::arm_io(o.run.allow_fault_injection);
   const std::string faults = fault::from_environment(o.run.allow_fault_injection);
@@ -94,7 +99,7 @@ int train_program(int argc, const char* const* argv, Flags& flags, Task& task) {
   if (!o.tracking.prometheus.empty()) static_cast<void>(Address::parse(o.tracking.prometheus, "--prometheus"));
   if (asked == Flags::Asked::print_config) return print(flags.config_text(task.config_notes()));
   o.run.config = flags.config_text();
-  Attachments attachments(faults);
+  Attachments attachments(faults, choice);
   return train(task, attachments);
 }
 

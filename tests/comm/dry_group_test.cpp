@@ -64,3 +64,16 @@ TEST_CASE("a message is in memory until its sender receives one; an operation un
 }
 
 }  // namespace dry_group_test
+
+TEST_CASE("ranks whose dry runs share facts know what the others brought to a sum or a broadcast") {
+  const std::shared_ptr<DryFacts> facts = make_dry_facts();
+  const DryRun dry;
+  for (const int rank : {3, 0}) {
+    const auto world = dry_world(4, rank, nullptr, facts);
+    Tensor sum = Tensor::full({1}, rank, DType::f64), told = Tensor::full({2}, rank, DType::i32);
+    world->all_reduce(sum).wait();
+    world->broadcast(told, 3).wait();
+    CHECK(sum.item() == (rank == 3 ? 12 : 3));  // rank 0: three that are as itself, and rank 3
+    CHECK(told.data<std::int32_t>()[1] == 3);
+  }
+}

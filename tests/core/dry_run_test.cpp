@@ -86,3 +86,10 @@ TEST_CASE("the memory at the peak is that of all categories at the same moment")
   CHECK(at(MemoryCategory::workspace) == 50);
   CHECK(pool.use(MemoryCategory::activations).peak == 120);
 }
+
+TEST_CASE("a dry run that computes has memory, of zeros") {
+  const DryRun dry(nullptr, true);
+  const Tensor x = Tensor::empty({1 << 16});
+  CHECK(x.data<float>()[(1 << 16) - 1] == 0);
+  CHECK(MemoryPool::current()->total().live == 4 << 16);
+}

@@ -60,11 +60,12 @@ const std::vector<Layer>& layers() {
       {"train/report", 7},
       {"train/step", 7},
       {"ops/tracking", 7},
-      // Steps that are saved and resumed, in a folder. What may be done to a step.
+      // Steps that are saved and resumed, in a folder. What may be done to a step, and how long it takes.
       {"train/runs", 8},
       {"train/validate", 8},
       {"check/faults", 8},
       {"ops/terminal", 8},
+      {"ops/plan", 8},
       // The loop over steps, of any task; and who starts it again.
       {"train/loop", 9},
       {"ops/supervisor", 9},

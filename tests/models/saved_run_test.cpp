@@ -21,7 +21,7 @@ using namespace trireme::testing;
 namespace {
 
 /// Losses of all steps, and this rank's weights and optimizer state after the last.
-struct Trace {
+struct Curve {
   std::vector<double> losses;
   std::vector<Tensor> tensors;
   void add(GptRun& run, int steps) {
@@ -67,7 +67,7 @@ TEST_CASE("five steps, a stop and five steps are ten steps, bit for bit") {
     for (const std::string& text : sanitized ? Meshes{"dp=2,tp=2,pp=2"} : Meshes{"dp=1", "tp=2", "dp=2,tp=2,pp=2"}) {
       const TempFolder folder;
       run_mesh(text, [&](const MeshPtr& mesh) {
-        Trace straight, stopped;
+        Curve straight, stopped;
         GptRun whole = run_of(mesh, recipe);
         straight.add(whole, 10);
         {

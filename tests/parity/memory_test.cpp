@@ -21,15 +21,6 @@ GptOptions measured_options(const Combination& combination) {
   return options;
 }
 
-DryProgram dry_program(const GptOptions& options) {
-  GptOptions one = options;
-  one.batch = {.micro_batch = 1, .global_batch = std::nullopt, .micro_batches = 1};
-  const ParityModel model = gpt_parity(options.model.config);
-  DryProgram program{.model = model.make, .sample = model.data(one).batch.tensors};
-  for (auto& [name, tensor] : program.sample) tensor = view::slice(tensor, 0, 0, 1);
-  return program;
-}
-
 /// Of each rank of a real run.
 std::vector<RankMemory> measured(const GptOptions& options, const DryProgram& program) {
   std::vector<RankMemory> ranks(static_cast<std::size_t>(options.mesh.shape.ranks()));
@@ -66,7 +57,7 @@ TEST_CASE("a dry run takes the memory of the run, rank by rank" * doctest::test_
   Errors total, category;
   for (const Combination& combination : covering_subset(parity_matrix())) {
     const GptOptions options = measured_options(combination);
-    const DryProgram program = dry_program(options);
+    const DryProgram program = dry_program(gpt_parity(options.model.config), options);
     const std::vector<RankMemory> real = measured(options, program);
     for (std::size_t rank = 0; rank < real.size(); ++rank) {
       INFO(to_string(combination), " rank ", rank);

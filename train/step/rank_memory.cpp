@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "core/dry_run.h"
@@ -15,8 +16,12 @@ namespace {
 
 constexpr int dry_steps = 2;  // the second has everything that the first one made
 
-void make_dry_steps(const TrainOptions& o, const DryProgram& program, int rank) {
-  const auto mesh = std::make_shared<const DeviceMesh>(dry_world(o.mesh.shape.ranks(), rank), o.mesh.shape);
+/// Within a dry run.
+void make_dry_steps(TrainOptions o, const DryProgram& program, int rank, Trace* trace = nullptr,
+                    std::shared_ptr<DryFacts> facts = nullptr) {
+  o.guards.check_replicas = 0;  // not in every step
+  const auto mesh =
+      std::make_shared<const DeviceMesh>(dry_world(o.mesh.shape.ranks(), rank, trace, std::move(facts)), o.mesh.shape);
   Trainer trainer(program.model(o, mesh), o);
   const std::int64_t samples = o.batch_sizes().micro_batch;
   const auto next_batch = [&](int) {
@@ -25,11 +30,25 @@ void make_dry_steps(const TrainOptions& o, const DryProgram& program, int rank) 
       tensor = clone(view::expand(tensor, tensor.shape().with(0, samples)));  // [samples, ..]
     return batch;
   };
-  make_steps(trainer, next_batch, dry_steps);
+  for (int step = 0; step < dry_steps; ++step) {
+    make_steps(trainer, next_batch, 1);
+    if (trace != nullptr) trace->mark();
+  }
 }
 
-RankMemory memory_of_steps(TrainOptions o, const DryProgram& program, int rank) {
-  o.guards.check_replicas = 0;  // takes time, and no memory
+/// On a thread of its own: a dry run replaces the thread's memory pool, and must not meet a rank's profile or team.
+void on_own_thread(const TrainOptions& options, const std::function<void()>& body) {
+  std::exception_ptr error;
+  std::thread([&] {
+    set_threads(options.threads_per_rank());
+    try {
+      body();
+    } catch (...) { error = std::current_exception(); }
+  }).join();
+  if (error) std::rethrow_exception(error);
+}
+
+RankMemory memory_of_steps(const TrainOptions& o, const DryProgram& program, int rank) {
   const Device device = o.precision.tensor_device();
   const DryRun dry;
   try {
@@ -118,16 +137,18 @@ void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int step
 
 RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank) {
   RankMemory memory;
-  std::exception_ptr error;
-  // On a thread of its own: a dry run replaces the thread's memory pool, and must not meet a rank's profile or team.
-  std::thread([&] {
-    set_threads(options.threads_per_rank());
-    try {
-      memory = memory_of_rank(options, program, rank);
-    } catch (...) { error = std::current_exception(); }
-  }).join();
-  if (error) std::rethrow_exception(error);
+  on_own_thread(options, [&] { memory = memory_of_rank(options, program, rank); });
   return memory;
+}
+
+void dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
+                   std::shared_ptr<DryFacts> facts, OwnCores::Share cores) {
+  on_own_thread(options, [&] {
+    std::optional<OwnCores> own_cores;
+    if (cores.parts > 0) own_cores.emplace(cores.first, cores.parts);
+    const DryRun dry(&trace, trace.measures());
+    make_dry_steps(options, program, rank, &trace, std::move(facts));
+  });
 }
 
 }  // namespace trireme

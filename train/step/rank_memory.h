@@ -13,8 +13,11 @@
 #include <memory>
 #include <string>
 
+#include "core/cores.h"
 #include "core/memory.h"
 #include "models/model.h"
+#include "parallel/comm/dry_group.h"
+#include "parallel/comm/trace.h"
 #include "train/options/options.h"
 #include "train/step/trainer.h"
 
@@ -47,7 +50,12 @@ struct DryProgram {
 /// the model throws in a dry run, as one may that looks at what it computes.
 RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank);
 
-/// What dry_run_memory() does with its Trainer: `steps` steps.
+/// What rank `rank` does in two steps, of which the second is like all that follow; a mark ends each. `facts`: shared
+/// with the ranks whose traces are simulated together. `cores`: where it runs, if the trace measures.
+void dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
+                   std::shared_ptr<DryFacts> facts, OwnCores::Share cores = {});
+
+/// What both do with their Trainer: `steps` steps.
 void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps);
 
 }  // namespace trireme

@@ -1,0 +1,121 @@
+// Compares the planner's step times with measured ones, on this machine. Each argument is a command line of
+// build/bin/parity:
+//
+//   build/bin/plan_bench "--layers 4 --width 256 --mesh dp=2" "--layers 4 --width 256 --mesh pp=2 --micro-batches 4"
+//
+// Prints a row for each: the median of the errors of a few turns, and their range. Read next: ops/plan/this_machine.h.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <span>
+#include <sstream>
+
+#include "check/parity/models.h"
+#include "ops/plan/this_machine.h"
+#include "train/gpt/parity_options.h"
+#include "train/launch/ranks.h"
+#include "train/program/program.h"
+#include "train/step/rank_memory.h"
+
+using namespace trireme;
+
+namespace {
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Of a step, the slowest rank's.
+double measure(const GptOptions& options, const DryProgram& program) {
+  constexpr int warm_up = 2;
+  constexpr double enough = 0.7;  // seconds
+  double result = 0;
+  run_ranks(options, [&](Rank& rank) {
+    const auto mesh = std::make_shared<const DeviceMesh>(rank.world, options.mesh.shape);
+    Trainer trainer(program.model(options, mesh), options);
+    std::int64_t next = rank.world->rank() << 20;
+    const auto next_batch = [&](int) {
+      Batch batch{.tensors = program.sample, .sample_ids = {next++}};
+      for (auto& [name, tensor] : batch.tensors)
+        tensor = clone(view::expand(tensor, tensor.shape().with(0, options.batch_sizes().micro_batch)));
+      return batch;
+    };
+    make_steps(trainer, next_batch, warm_up);
+    std::vector<double> seconds;
+    int steps = 0;
+    for (int i = 0; i == 0 || i < steps; ++i) {
+      const Stopwatch stopwatch;
+      make_steps(trainer, next_batch, 1);
+      Tensor slowest = Tensor::full({1}, stopwatch.seconds(), DType::f64);
+      rank.world->all_reduce(slowest, ReduceOp::max).wait();
+      seconds.push_back(slowest.item());
+      if (i == 0) steps = static_cast<int>(std::clamp(enough / slowest.item(), 5.0, 100.0));
+    }
+    if (rank.first()) result = median(seconds);
+  });
+  return result;
+}
+
+void print(const std::vector<plan::RankTime>& ranks) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const plan::RankTime& r = ranks[i];
+    double kernels = 0;
+    for (const auto& [name, seconds] : r.kernels) kernels += seconds;
+    std::string exchanges;
+    for (const auto& [name, seconds] : r.exchanges) exchanges += fmt::format(", {} {:.2f}", name, 1e3 * seconds);
+    fmt::print("    rank {}: {:.2f} ms: kernels {:.2f}, host {:.2f}{}\n", i, 1e3 * r.step, 1e3 * kernels, 1e3 * r.host,
+               exchanges);
+  }
+}
+
+/// Predicted and measured in turns, because the speed of a machine that others use changes from second to second.
+struct Row {
+  std::vector<double> ratios, predicted, measured;
+  std::vector<plan::RankTime> ranks;  // of the last prediction
+
+  explicit Row(const GptOptions& options) {
+    constexpr int turns = 5;
+    const DryProgram program = dry_program(gpt_parity(options.model.config), options);
+    for (int turn = 0; turn < turns; ++turn) {
+      plan::ThisMachine machine;  // that knows nothing yet
+      ranks = machine.predict(options, program);
+      predicted.push_back(plan::step_seconds(ranks));
+      measured.push_back(measure(options, program));
+      ratios.push_back(predicted.back() / measured.back());
+    }
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    double sum = 0, bias = 0, largest = 0;
+    int rows = 0;
+    for (const char* line : std::span(argv + 1, static_cast<std::size_t>(argc - 1))) {
+      GptOptions options = read_parity_options(words(line));
+      options.model.config.experts.force_balance = true;
+      const Row row(options);
+      const double error = median(row.ratios) - 1;
+      const auto [least, most] = std::minmax_element(row.ratios.begin(), row.ratios.end());
+      fmt::print("{:8.2f} ms predicted {:8.2f} ms measured {:+6.1f} % ({:+.0f} to {:+.0f})  {}\n",
+                 1e3 * median(row.predicted), 1e3 * median(row.measured), 100 * error, 100 * (*least - 1),
+                 100 * (*most - 1), line);
+      print(row.ranks);
+      sum += std::abs(error), bias += error, largest = std::max(largest, std::abs(error)), ++rows;
+    }
+    const double count = std::max(rows, 1);
+    fmt::print("{} rows: mean error {:.1f} %, largest {:.1f} %, mean {:+.1f} %\n", rows, 100 * sum / count,
+               100 * largest, 100 * bias / count);
+    return 0;
+  });
+}

@@ -1,0 +1,131 @@
+#include "ops/plan/cluster.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "train/options/links_fields.h"
+
+namespace trireme::plan {
+namespace {
+
+using nlohmann::json;
+
+JsonFields fields_of(const std::filesystem::path& path) { return {"--machine", path}; }
+
+Cluster::DeviceFigures device(const JsonFields& f, const json& object) {
+  Cluster::DeviceFigures d;
+  const auto share = [&](double& value, const char* name) {
+    return [&f, &value, name](const json& v) { value = f.number(v, name, 0.01, 1); };
+  };
+  f.read(object, "\"device\"",
+         {{"bf16_tflops", [&](const json& v) { d.bf16_flops = 1e12 * f.number(v, "bf16_tflops", 1e-3, 1e6); }},
+          {"f32_tflops", [&](const json& v) { d.f32_flops = 1e12 * f.number(v, "f32_tflops", 1e-3, 1e6); }},
+          {"memory_gb", [&](const json& v) { d.memory = 1e9 * f.number(v, "memory_gb", 0.1, 1e6); }},
+          {"memory_gb_per_s", [&](const json& v) { d.memory_speed = 1e9 * f.number(v, "memory_gb_per_s", 0.1, 1e6); }},
+          {"watts", [&](const json& v) { d.watts = f.number(v, "watts", 1, 1e5); }},
+          {"kernel_us", [&](const json& v) { d.kernel_seconds = 1e-6 * f.number(v, "kernel_us", 0, 1e4); }},
+          {"efficiency",
+           [&](const json& v) {
+             f.read(v, "\"efficiency\"",
+                    {{"products", share(d.products, "products")},
+                     {"attention", share(d.attention, "attention")},
+                     {"memory", share(d.copies, "memory")}},
+                    {});
+           }}},
+         {"bf16_tflops", "f32_tflops", "memory_gb", "memory_gb_per_s"});
+  return d;
+}
+
+/// Some ranks as the links see them.
+struct Spread {
+  double ranks = 1, nodes = 1;
+  double here = 1;  ///< the most on one node
+};
+
+Spread spread(const std::vector<int>& members, const comm::Links& links) {
+  std::map<int, int> nodes;
+  for (const int member : members) ++nodes[links.node_of(member)];
+  Spread s{.ranks = static_cast<double>(members.size()), .nodes = static_cast<double>(nodes.size())};
+  for (const auto& [node, ranks] : nodes) s.here = std::max(s.here, static_cast<double>(ranks));
+  return s;
+}
+
+}  // namespace
+
+Cluster parse_cluster(std::string_view text, const std::filesystem::path& path) {
+  const JsonFields f = fields_of(path);
+  Cluster cluster;
+  LinksFields links(f);
+  JsonFields::Readers readers = links.readers();
+  readers["name"] = [&](const json& v) { cluster.name = f.text(v, "name", "a text"); };
+  readers["sources"] = [&](const json& v) { static_cast<void>(v); };  // for readers
+  readers["device"] = [&](const json& v) { cluster.device = device(f, v); };
+  std::vector<std::string> needed = LinksFields::needed();
+  needed.insert(needed.end(), {"name", "device"});
+  f.read(f.root(text), "the file", readers, needed);
+  cluster.links = links.links();
+  return cluster;
+}
+
+Cluster read_cluster(const std::filesystem::path& path) { return parse_cluster(fields_of(path).text(), path); }
+
+// A small product does not fill the device: with as many FLOPs as the device makes in `half` seconds, it reaches half
+// of the share that a large one does.
+double ClusterModel::kernel(const ProfileEvent& call) const {
+  const Cluster::DeviceFigures& d = c_.device;
+  const double peak = call.cost.dtype == DType::f32 || call.cost.dtype == DType::f64 ? d.f32_flops : d.bf16_flops;
+  const double share = call.name.starts_with("attention") ? d.attention : d.products;
+  constexpr double half = 5e-6;  // seconds
+  const double arithmetic = call.cost.flops > 0 ? call.cost.flops / (peak * share) + half : 0;
+  return std::max({arithmetic, call.cost.bytes / (d.memory_speed * d.copies), d.kernel_seconds});
+}
+
+// Bytes b of the whole tensor. alpha: latency of a hop; beta: seconds per byte of a rank's link. Rings that leave a node
+// use the links of all of its ranks, each for a part of the tensor.
+TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Trace::Group& group) const {
+  using Kind = comm::CollectiveKind;
+  const comm::Links& l = c_.links;
+  const Spread s = spread(group.members, l);
+  if (s.ranks <= 1) return {};
+  const bool one_node = s.nodes == 1;
+  const double n = s.ranks, shares = n - 1;
+  const double alpha = one_node ? l.within.latency : l.between.latency;
+  const double beta =
+      one_node ? l.within.seconds_per_byte
+               : std::max(l.within.seconds_per_byte, l.between.seconds_per_byte * l.oversubscription / s.here);
+  const double share = static_cast<double>(transfer.bytes);  // of one rank
+  // Latency: once round the ring; or within the node and up and down a tree of nodes.
+  const double round = shares * (one_node ? alpha : (s.here - 1) / s.here * l.within.latency + alpha / s.here);
+  const double climb = (s.here - 1) * l.within.latency + std::ceil(std::log2(s.nodes)) * l.between.latency;
+  const double latency = one_node ? round : std::min(round, climb);
+  switch (transfer.collective.kind) {
+    case Kind::all_reduce:
+      return {.link = 2 * latency + 2 * beta * share * shares / n};
+    case Kind::all_gather:
+    case Kind::reduce_scatter:
+    case Kind::gather:
+    case Kind::scatter:
+      return {.link = latency + beta * share * shares};
+    case Kind::all_to_all: {
+      const double away = (n - s.here) * share, near = (s.here - 1) * share;
+      return {.link = alpha * std::log2(n) + std::max(near * l.within.seconds_per_byte,
+                                                      away * l.between.seconds_per_byte * l.oversubscription)};
+    }
+    case Kind::broadcast:
+    case Kind::reduce:
+      return {.link = latency + beta * share};
+    case Kind::barrier:
+      return {.link = 2 * latency};
+  }
+  return {};
+}
+
+TransferTime ClusterModel::message(const Trace::Transfer& transfer, int from) const {
+  const bool near = c_.links.node_of(from) == c_.links.node_of(transfer.peer);
+  const comm::Link& link = near ? c_.links.within : c_.links.between;
+  return {.link = link.latency + link.seconds_per_byte * static_cast<double>(transfer.bytes)};
+}
+
+}  // namespace trireme::plan

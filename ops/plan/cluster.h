@@ -1,0 +1,59 @@
+// A machine that is not here, from a file of its figures:
+//
+//   {"name": "8 x H100 SXM, NDR InfiniBand",
+//    "device": {"bf16_tflops": 989, "f32_tflops": 67, "memory_gb": 80, "memory_gb_per_s": 3350, "watts": 700,
+//               "efficiency": {"products": 0.75, "attention": 0.5, "memory": 0.85}, "kernel_us": 3},
+//    "ranks_per_node": 8,
+//    "within":  {"latency_us": 2, "gb_per_s": 400},
+//    "between": {"latency_us": 6, "gb_per_s": 45},
+//    "topology": "rail"}
+//
+// The links are those of --links (train/options/links_file.h), as one rank sees them. "efficiency": the share of the
+// peak that a large product, attention and a large copy reach. "kernel_us": what any kernel takes at least.
+//
+// A kernel takes the longer of its arithmetic and its memory traffic (a roofline); collectives are as fast as the best
+// of a ring over all ranks and of rings within nodes with a tree between them.
+// Read next: ops/plan/cluster.cpp; examples/machines has files.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "ops/plan/simulate.h"
+#include "parallel/comm/algorithms/network.h"
+
+namespace trireme::plan {
+
+struct Cluster {
+  struct DeviceFigures {
+    double bf16_flops = 0, f32_flops = 0;                    ///< FLOP/s of products
+    double memory = 0;                                       ///< bytes
+    double memory_speed = 0;                                 ///< bytes/s
+    double watts = 0;                                        ///< with its share of the node; 0: not known
+    double products = 0.75, attention = 0.5, copies = 0.85;  ///< shares of the peak that are reached
+    double kernel_seconds = 3e-6;                            ///< of the smallest kernel
+  };
+  std::string name;
+  DeviceFigures device;
+  comm::Links links;
+};
+
+/// `text`: of the file `path`. Throws ExitCode::usage, naming the field, for a value that is missing or absurd.
+Cluster parse_cluster(std::string_view text, const std::filesystem::path& path);
+Cluster read_cluster(const std::filesystem::path& path);
+
+class ClusterModel final : public MachineModel {
+ public:
+  explicit ClusterModel(Cluster cluster) : c_(std::move(cluster)) {}
+  double kernel(const ProfileEvent& call) const override;
+  double host(double) const override { return 0; }  // the host queues kernels ahead of the device
+  TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const override;
+  TransferTime message(const Trace::Transfer& transfer, int from) const override;
+  int node_of(int rank) const override { return c_.links.node_of(rank); }
+
+ private:
+  Cluster c_;
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,187 @@
+#include "ops/plan/simulate.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "core/error.h"
+#include "ops/plan/clock.h"
+
+namespace trireme::plan {
+namespace {
+
+/// A collective of some ranks: it begins when all that are simulated have come, and is over when all have done their
+/// part.
+struct Meeting {
+  Meeting(Clock& clock, int ranks, TransferTime time)
+      : missing(ranks), busy(ranks), part(time), all_came(clock), over(clock) {}
+  int missing, busy;
+  TransferTime part;
+  Signal all_came, over;
+};
+
+class Simulation {
+ public:
+  Simulation(const std::vector<RankProgram>& ranks, const MachineModel& machine)
+      : machine_(machine), clock_(machine.shared_cores()) {
+    for (const RankProgram& program : ranks) {
+      ranks_.push_back(std::make_unique<Rank>(program, machine.node_of(program.rank), clock_));
+      simulated_.insert(program.rank);
+      for (const Trace::Group& group : program.trace->groups())
+        ranks_.back()->groups.push_back(
+            groups_.try_emplace({group.name, group.members}, static_cast<int>(groups_.size())).first->second);
+    }
+  }
+  Clock& clock() { return clock_; }
+
+  std::vector<RankTime> run() {
+    for (const auto& rank : ranks_) {
+      run_program(*rank);
+      run_background(*rank);
+    }
+    clock_.run();
+    std::vector<RankTime> times;
+    for (const auto& rank : ranks_) {
+      const std::size_t events = rank->trace().events().size();
+      if (rank->at != events)
+        fail(ExitCode::internal, "plan",
+             "in the simulation rank {} waits for ever, at event {} of {}; expected traces of ranks that run together",
+             rank->program.rank, rank->at, events);
+      times.push_back(rank->time);
+    }
+    return times;
+  }
+
+ private:
+  struct Rank {
+    Rank(const RankProgram& what, int where, Clock& clock) : program(what), node(where), queue(clock) {}
+
+    RankProgram program;
+    int node;
+    std::vector<int> groups;  // their numbers in the simulation
+    std::size_t at = 0;       // event
+    double owed = 0;          // the program's own work since the last kernel
+    double step_began = 0;
+    std::map<int, int> turns;                          // collectives so far, by group
+    std::map<int, std::shared_ptr<Meeting>> meetings;  // that it has not waited for, by transfer
+    Mailbox<std::shared_ptr<Meeting>> queue;           // of its communication thread
+    RankTime time;
+
+    const Trace& trace() const { return *program.trace; }
+    const Trace::Group& group(const Trace::Transfer& t) const { return trace().groups()[index(t.group)]; }
+    static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  };
+
+  // ---- a rank's program --------------------------------------------------------------------------------------------
+
+  Process run_program(Rank& rank) {
+    const Trace& trace = rank.trace();
+    for (; rank.at < trace.events().size(); ++rank.at) {
+      const Trace::Event& event = trace.events()[rank.at];
+      rank.owed += machine_.host(event.host_seconds);
+      if (event.kind == Trace::EventKind::mark) {
+        end_step(rank, event.index);
+      } else if (event.kind == Trace::EventKind::kernel) {
+        const ProfileEvent& call = trace.kernels()[Rank::index(event.index)];
+        const double kernel = machine_.kernel(call), host = std::exchange(rank.owed, 0);
+        rank.time.kernels[call.name] += kernel;
+        rank.time.host += host;
+        co_await clock_.work(kernel + host, rank.program.threads, rank.node);
+      } else {
+        const Trace::Transfer& transfer = trace.transfers()[Rank::index(event.index)];
+        const double before = clock_.now();
+        if (transfer.kind == Trace::TransferKind::send) {
+          const TransferTime time = machine_.message(transfer, rank.program.rank);
+          co_await clock_.work(time.processor, 1, rank.node);
+          channel(rank, transfer).put(clock_.now() + time.link);
+        } else if (event.kind == Trace::EventKind::start) {
+          if (transfer.kind == Trace::TransferKind::collective) start(rank, event.index, transfer);
+        } else if (transfer.kind == Trace::TransferKind::receive) {
+          Mailbox<double>& box = channel(rank, transfer);
+          while (box.empty()) co_await box.more();
+          co_await clock_.sleep_until(box.take());
+        } else {
+          const std::shared_ptr<Meeting> meeting = rank.meetings.extract(event.index).mapped();
+          if (!transfer.background) take_part(rank, meeting);
+          co_await meeting->over;
+        }
+        rank.time.exchanges[rank.group(transfer).name] += clock_.now() - before;
+      }
+    }
+  }
+
+  void end_step(Rank& rank, int step) {
+    const double seconds = clock_.now() - std::exchange(rank.step_began, clock_.now());
+    if (step == 0) rank.time = {};  // a later one counts
+    rank.time.step = seconds;
+  }
+
+  // ---- collectives -------------------------------------------------------------------------------------------------
+
+  void start(Rank& rank, int number, const Trace::Transfer& transfer) {
+    const int group = rank.groups[Rank::index(transfer.group)];
+    std::shared_ptr<Meeting>& meeting = meetings_[{group, rank.turns[group]++}];
+    if (meeting == nullptr) {
+      const std::vector<int>& members = rank.group(transfer).members;
+      const auto ranks =
+          std::count_if(members.begin(), members.end(), [this](int member) { return simulated_.contains(member); });
+      meeting = std::make_shared<Meeting>(clock_, static_cast<int>(ranks),
+                                          machine_.collective(transfer, rank.group(transfer)));
+    }
+    rank.meetings.emplace(number, meeting);
+    if (transfer.background) rank.queue.put(meeting);
+  }
+
+  Process take_part(Rank& rank, std::shared_ptr<Meeting> meeting) {
+    if (--meeting->missing == 0) meeting->all_came.give();
+    co_await meeting->all_came;
+    co_await clock_.work(meeting->part.processor, 1, rank.node);
+    co_await clock_.sleep(meeting->part.link);
+    if (--meeting->busy == 0) meeting->over.give();
+  }
+
+  /// Its communication thread runs one after the other.
+  Process run_background(Rank& rank) {
+    while (true) {
+      while (rank.queue.empty()) co_await rank.queue.more();
+      const std::shared_ptr<Meeting> meeting = rank.queue.take();
+      take_part(rank, meeting);
+      co_await meeting->over;
+    }
+  }
+
+  // ---- messages ----------------------------------------------------------------------------------------------------
+
+  /// When the messages of one channel arrive. A peer that is not simulated does what this rank does: its message comes
+  /// when this rank sends one.
+  Mailbox<double>& channel(const Rank& rank, const Trace::Transfer& transfer) {
+    const int own = rank.program.rank, peer = simulated_.contains(transfer.peer) ? transfer.peer : own;
+    const bool sends = transfer.kind == Trace::TransferKind::send;
+    const std::tuple key(rank.groups[Rank::index(transfer.group)], sends ? own : peer, sends ? peer : own,
+                         transfer.tag);
+    return channels_.try_emplace(key, clock_).first->second;
+  }
+
+  const MachineModel& machine_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::set<int> simulated_;                                           // ranks of the world
+  std::map<std::pair<std::string, std::vector<int>>, int> groups_;    // numbers, by name and members
+  std::map<std::pair<int, int>, std::shared_ptr<Meeting>> meetings_;  // by group and turn
+  std::map<std::tuple<int, int, int, int>, Mailbox<double>> channels_;
+  Clock clock_;  // the last: it ends coroutines, which use the others
+};
+
+}  // namespace
+
+std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine) {
+  return Simulation(ranks, machine).run();
+}
+
+double step_seconds(const std::vector<RankTime>& ranks) {
+  double most = 0;
+  for (const RankTime& rank : ranks) most = std::max(most, rank.step);
+  return most;
+}
+
+}  // namespace trireme::plan

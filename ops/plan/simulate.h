@@ -1,0 +1,61 @@
+// The time of a training step, by running the traces of its ranks (parallel/comm/trace.h) against a model of the
+// machine: each rank's kernels one after another, its collectives when all members have come to them, its messages when
+// they have arrived. Schedules, ZeRO and overlap are not modelled: they are in the traces.
+//
+// Of a large mesh, the ranks of one pipeline are enough: a collective with ranks that are not simulated begins when
+// those that are have come to it, and a message from such a rank arrives as if it did what the receiver does.
+//
+// Ranks may share processors: while more threads want to run than a node has cores, each advances more slowly.
+// Read next: ops/plan/simulate.cpp, ops/plan/clock.h; ops/plan/this_machine.h and ops/plan/cluster.h: what things take.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/trace.h"
+
+namespace trireme::plan {
+
+/// What a transfer takes once all its ranks are ready: time of each rank's processor, and then time on links.
+struct TransferTime {
+  double processor = 0, link = 0;  ///< seconds
+};
+
+/// What things take on a machine.
+class MachineModel {
+ public:
+  virtual ~MachineModel() = default;
+  virtual double kernel(const ProfileEvent& call) const = 0;  ///< seconds
+  /// The program's own work of `seconds` on the machine that made the trace: here, and not hidden.
+  virtual double host(double seconds) const { return seconds; }
+  virtual TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const = 0;
+  /// A message: processor time of the sender, and then until it has arrived.
+  virtual TransferTime message(const Trace::Transfer& transfer, int from) const = 0;
+  /// Cores that the ranks of a node share; 0: each rank has a device of its own.
+  virtual int shared_cores() const { return 0; }
+  virtual int node_of(int rank) const = 0;
+};
+
+/// One rank to simulate.
+struct RankProgram {
+  int rank = 0;  ///< in the world
+  const Trace* trace = nullptr;
+  int threads = 1;  ///< that its kernels use
+};
+
+/// What a rank did in the last step of its trace, in seconds.
+struct RankTime {
+  double step = 0;                                       ///< all of it
+  std::map<std::string, double, std::less<>> kernels;    ///< by name, while it had its share of the cores
+  double host = 0;                                       ///< the program's own work
+  std::map<std::string, double, std::less<>> exchanges;  ///< in exchanges, or waiting for them: by group
+};
+
+/// Throws ExitCode::internal if the ranks wait for each other for ever.
+std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine);
+
+/// The time of a step: of the slowest rank.
+double step_seconds(const std::vector<RankTime>& ranks);
+
+}  // namespace trireme::plan

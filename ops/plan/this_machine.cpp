@@ -1,0 +1,234 @@
+#include "ops/plan/this_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "core/cores.h"
+#include "train/launch/ranks.h"
+
+namespace trireme::plan {
+namespace {
+
+using Traces = std::vector<std::unique_ptr<Trace>>;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+/// Seconds of kernels. `setting`: what else their time depends on, threads and ranks at once.
+class ThisMachine::Kernels {
+ public:
+  Trace::Measure timer(const std::string& setting) {
+    return [this, setting](const ProfileEvent& call, const std::function<void()>& compute, int step) {
+      const std::string key = setting + identity(call);
+      if (known(key)) return;
+      const Stopwatch stopwatch;
+      compute();
+      const double seconds = stopwatch.seconds();
+      const std::scoped_lock lock(mutex_);
+      Samples& samples = samples_[key];
+      (step == 0 ? samples.first_step : samples.later).push_back(seconds);
+    };
+  }
+  double seconds(const std::string& setting, const ProfileEvent& call) const {
+    const Samples& samples = samples_.at(setting + identity(call));
+    return median(samples.later.empty() ? samples.first_step : samples.later);
+  }
+
+ private:
+  static constexpr std::size_t enough = 12;  // samples
+  struct Samples {
+    std::vector<double> first_step, later;  // the first step touches memory for the first time
+  };
+
+  bool known(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = samples_.find(key);
+    return found != samples_.end() && found->second.later.size() >= enough;
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, Samples, std::less<>> samples_;
+};
+
+// ---- exchanges ------------------------------------------------------------------------------------------------------
+
+/// Seconds of collectives and messages between the ranks of a mesh, with all groups of an axis at it together.
+class ThisMachine::Exchanges {
+ public:
+  double seconds(const Trace::Transfer& transfer, std::size_t ranks) const { return seconds_.at(key(transfer, ranks)); }
+
+  /// Makes each exchange of the traces that is not known yet.
+  void measure(const TrainOptions& options, const Traces& traces) {
+    Wanted wanted;
+    for (const auto& trace : traces)
+      for (const Trace::Transfer& transfer : trace->transfers()) {
+        const Trace::Group& group = trace->groups()[static_cast<std::size_t>(transfer.group)];
+        const std::string k = key(transfer, group.members.size());
+        if (!seconds_.contains(k)) wanted[{group.name, group.members}].emplace(k, transfer);
+      }
+    if (wanted.empty()) return;
+    std::map<std::string, std::vector<double>> found;
+    std::mutex mutex;
+    run_ranks(options, [&](Rank& rank) {
+      for (const auto& [k, seconds] : measure_as(*rank.world, wanted)) {
+        const std::scoped_lock lock(mutex);
+        found[k].push_back(seconds);
+      }
+    });
+    for (const auto& [k, seconds] : found) seconds_[k] = median(seconds);
+  }
+
+ private:
+  /// By group, its name and members.
+  using Wanted = std::map<std::pair<std::string, std::vector<int>>, std::map<std::string, Trace::Transfer>>;
+
+  /// What the time of a transfer depends on.
+  static std::string key(const Trace::Transfer& transfer, std::size_t ranks) {
+    if (transfer.kind != Trace::TransferKind::collective) return fmt::format("message of {} bytes", transfer.bytes);
+    return fmt::format("{} of {}{}", to_string(transfer.collective), ranks,
+                       transfer.background ? " in the background" : "");
+  }
+
+  /// As one rank. All ranks go through one list, and take part where they are members.
+  static std::vector<std::pair<std::string, double>> measure_as(ProcessGroup& world, const Wanted& wanted) {
+    std::vector<std::pair<std::string, double>> measured;
+    for (const auto& [name, transfers] : wanted) {
+      const std::vector<int>& members = name.second;
+      if (std::find(members.begin(), members.end(), world.rank()) == members.end()) continue;
+      const auto group = world.subgroup(members, name.first);
+      for (const auto& [k, transfer] : transfers) {
+        constexpr int warm_up = 3, tries = 12;
+        const std::function<void()> exchange =
+            transfer.kind == Trace::TransferKind::collective ? collective(*group, transfer) : message(*group, transfer);
+        std::vector<double> seconds;
+        for (int i = 0; i < warm_up + tries; ++i) {
+          group->barrier();
+          const Stopwatch stopwatch;
+          exchange();
+          if (i >= warm_up) seconds.push_back(stopwatch.seconds());
+        }
+        measured.emplace_back(k, median(seconds));
+      }
+    }
+    return measured;
+  }
+
+  static std::function<void()> collective(ProcessGroup& group, const Trace::Transfer& transfer) {
+    const comm::Signature& s = transfer.collective;
+    using Kind = comm::CollectiveKind;
+    const std::int64_t all = s.count * group.size();
+    const bool to_all = s.kind == Kind::all_gather || s.kind == Kind::gather || s.kind == Kind::all_to_all;
+    comm::Collective c{.kind = s.kind, .op = s.op, .root = s.root, .x = {}, .y = {}, .order = s.order};
+    c.x = Tensor::zeros({is_split(s.kind) ? all : s.count}, s.dtype);
+    if (is_split(s.kind) || to_all) c.y = Tensor::zeros({to_all ? all : s.count}, s.dtype);
+    const Launch launch = transfer.background ? Launch::background : Launch::lazy;
+    return [&group, c, launch] { comm::dispatch(group, c, launch).wait(); };
+  }
+
+  /// Each rank sends to the next.
+  static std::function<void()> message(ProcessGroup& group, const Trace::Transfer& transfer) {
+    const int ranks = group.size(), next = (group.rank() + 1) % ranks, last = (group.rank() + ranks - 1) % ranks;
+    const Tensor x = Tensor::zeros({transfer.bytes}, DType::u8), y = Tensor::zeros({transfer.bytes}, DType::u8);
+    return [&group, next, last, x, y] {
+      Work sent = group.send(x, next, 0);
+      group.recv(y, last, 0).wait();
+      sent.wait();
+    };
+  }
+
+  std::map<std::string, double> seconds_;
+};
+
+// ---- predictions ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+int ranks_at_once(const TrainOptions& options) {
+  const int cores = static_cast<int>(usable_cores().size());
+  return std::clamp(cores / options.threads_per_rank(), 1, options.mesh.shape.ranks());
+}
+
+/// The traces of all ranks, some at a time.
+Traces traces_of(const TrainOptions& options, const DryProgram& program, const Trace::Measure& measure) {
+  const int ranks = options.mesh.shape.ranks(), at_once = ranks_at_once(options), threads = options.threads_per_rank();
+  Traces traces;
+  for (int rank = 0; rank < ranks; ++rank) traces.push_back(std::make_unique<Trace>(measure));
+  const std::shared_ptr<DryFacts> facts = make_dry_facts();
+  for (int rank = ranks - 1; rank >= 0 && ranks > 1; --rank) {  // what they tell one another when they start
+    Trace trace;
+    dry_run_trace(options, program, rank, trace, facts);
+  }
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(at_once));
+  for (int first = 0; first < ranks; first += at_once) {
+    std::vector<std::thread> running;
+    for (int i = 0; i < at_once && first + i < ranks; ++i)
+      running.emplace_back([&, i, rank = first + i] {
+        try {
+          dry_run_trace(options, program, rank, *traces[static_cast<std::size_t>(rank)], facts,
+                        {.first = i * threads, .parts = at_once * threads});
+        } catch (...) { errors[static_cast<std::size_t>(i)] = std::current_exception(); }
+      });
+    for (std::thread& thread : running) thread.join();
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
+  }
+  return traces;
+}
+
+}  // namespace
+
+class ThisMachine::Model final : public MachineModel {
+ public:
+  Model(const Kernels& kernels, const Exchanges& exchanges, std::string setting, double share, bool has_links)
+      : kernels_(kernels), exchanges_(exchanges), setting_(std::move(setting)), share_(share), has_links_(has_links) {}
+
+  double kernel(const ProfileEvent& call) const override { return kernels_.seconds(setting_, call); }
+  TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const override {
+    return time(exchanges_.seconds(transfer, group.members.size()));
+  }
+  TransferTime message(const Trace::Transfer& transfer, int) const override {
+    return time(exchanges_.seconds(transfer, 2));
+  }
+  int shared_cores() const override { return static_cast<int>(usable_cores().size()); }
+  int node_of(int) const override { return 0; }
+
+ private:
+  TransferTime time(double seconds) const {
+    return has_links_ ? TransferTime{.link = seconds} : TransferTime{.processor = seconds * share_};
+  }
+
+  const Kernels& kernels_;
+  const Exchanges& exchanges_;
+  std::string setting_;
+  double share_;    // of a core, that each rank had while exchanges were measured
+  bool has_links_;  // artificial ones, on which ranks sleep
+};
+
+ThisMachine::ThisMachine() : kernels_(std::make_unique<Kernels>()), exchanges_(std::make_unique<Exchanges>()) {}
+ThisMachine::~ThisMachine() = default;
+
+std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const DryProgram& program) {
+  const int ranks = options.mesh.shape.ranks(), threads = options.threads_per_rank();
+  const std::string setting = fmt::format("{} x {} threads: ", ranks_at_once(options), threads);
+  const Traces traces = traces_of(options, program, kernels_->timer(setting));
+  exchanges_->measure(options, traces);
+  const double cores = static_cast<double>(usable_cores().size());
+  const Model model(*kernels_, *exchanges_, setting, std::min(1.0, cores / ranks), !options.mesh.links.empty());
+  std::vector<RankProgram> programs;
+  for (int rank = 0; rank < ranks; ++rank)
+    programs.push_back({.rank = rank, .trace = traces[static_cast<std::size_t>(rank)].get(), .threads = threads});
+  return simulate(programs, model);
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,43 @@
+// What a training step takes on this machine, by ranks that are threads: kernels are measured where the traces of the
+// ranks meet them, with their tensors and in their order, exchanges between ranks by making them, each once.
+//
+//   ThisMachine machine;
+//   const std::vector<RankTime> ranks = machine.predict(options, program);
+//
+// A kernel's time is the median of a few calls in a dry run that computes them. As many ranks are traced at a time as
+// there are cores for, because they share caches and memory. Read next: ops/plan/simulate.h.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ops/plan/simulate.h"
+#include "train/options/options.h"
+#include "train/step/rank_memory.h"
+
+namespace trireme::plan {
+
+class ThisMachine {
+ public:
+  ThisMachine();
+  ~ThisMachine();
+  ThisMachine(const ThisMachine&) = delete;
+  ThisMachine& operator=(const ThisMachine&) = delete;
+
+  /// The times of all ranks of a run with these options, on the CPU. What is measured here is kept for the next call.
+  std::vector<RankTime> predict(const TrainOptions& options, const DryProgram& program);
+
+ private:
+  class Kernels;
+  class Exchanges;
+  class Model;
+
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Exchanges> exchanges_;
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,43 @@
+#include "parallel/comm/trace.h"
+
+#include <fmt/format.h>
+
+namespace trireme {
+
+std::string identity(const ProfileEvent& call) {
+  return fmt::format("{} {} {:.0f} {:.0f}", call.name, call.detail, call.cost.flops, call.cost.bytes);
+}
+
+// The time that recording takes is not the program's.
+void Trace::add(EventKind kind, int index, double host_seconds) {
+  events_.push_back({kind, index, host_seconds});
+  since_event_.restart();
+}
+
+void Trace::kernel(const std::function<ProfileEvent()>& describe, const std::function<void()>& compute) {
+  const double host_seconds = since_event_.seconds();
+  const ProfileEvent call = describe();
+  const auto [place, is_new] = numbers_.try_emplace(identity(call), static_cast<int>(kernels_.size()));
+  if (is_new) kernels_.push_back(call);
+  if (measure_) measure_(call, compute, marks_);
+  add(EventKind::kernel, place->second, host_seconds);
+}
+
+int Trace::add_group(const std::string& name, const std::vector<int>& members) {
+  groups_.push_back({name, members});
+  return static_cast<int>(groups_.size()) - 1;
+}
+
+int Trace::start(const Transfer& transfer) {
+  const double host_seconds = since_event_.seconds();
+  const int index = static_cast<int>(transfers_.size());
+  transfers_.push_back(transfer);
+  add(EventKind::start, index, host_seconds);
+  return index;
+}
+
+void Trace::wait(int transfer) { add(EventKind::wait, transfer, since_event_.seconds()); }
+
+void Trace::mark() { add(EventKind::mark, marks_++, since_event_.seconds()); }
+
+}  // namespace trireme

@@ -1,0 +1,82 @@
+// What one rank of a dry run does (core/dry_run.h), in order: kernels, messages and collectives with their sizes, and
+// waits. A simulation of time runs the traces of several ranks (ops/plan/simulate.h).
+//
+//   Trace trace;
+//   const DryRun dry(&trace);
+//   const auto world = dry_world(ranks, rank, &trace);   // and then the rank's program
+//
+// Between two kernels a program needs the processor too: it records operations for backward, and takes memory. This is
+// measured, on the machine that makes the trace. Read next: train/step/rank_memory.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/dry_run.h"
+#include "core/profile.h"
+#include "core/stopwatch.h"
+#include "parallel/comm/collective.h"
+
+namespace trireme {
+
+class Trace final : public DryListener {
+ public:
+  /// May call `compute` to measure the kernel. `step`: how many marks there are.
+  using Measure = std::function<void(const ProfileEvent& call, const std::function<void()>& compute, int step)>;
+  explicit Trace(Measure measure = {}) : measure_(std::move(measure)) {}
+
+  /// Some ranks that communicate.
+  struct Group {
+    std::string name;          ///< "tp[pp=0,data=1]"
+    std::vector<int> members;  ///< world ranks
+  };
+  enum class TransferKind : std::uint8_t { collective, send, receive };
+  /// A collective of a group, or one side of a message.
+  struct Transfer {
+    TransferKind kind = TransferKind::collective;
+    comm::Signature collective = {};
+    int group = 0;  ///< index in groups()
+    int peer = -1;  ///< of a message: a world rank
+    int tag = 0;
+    std::int64_t bytes = 0;   ///< of a message; of a collective: of one rank's share
+    bool background = false;  ///< runs while the rank computes; other collectives run when the rank waits for them
+  };
+  enum class EventKind : std::uint8_t { kernel, start, wait, mark };
+  struct Event {
+    EventKind kind;
+    int index;            ///< in kernels(), in transfers(); of a mark: how many came before
+    double host_seconds;  ///< the program's own work since the event before
+  };
+
+  bool measures() const { return measure_ != nullptr; }
+  const std::vector<ProfileEvent>& kernels() const { return kernels_; }  ///< the different calls
+  const std::vector<Transfer>& transfers() const { return transfers_; }
+  const std::vector<Group>& groups() const { return groups_; }
+  const std::vector<Event>& events() const { return events_; }
+
+  void kernel(const std::function<ProfileEvent()>& describe, const std::function<void()>& compute) override;
+  int add_group(const std::string& name, const std::vector<int>& members);  ///< returns its index
+  int start(const Transfer& transfer);                                      ///< returns its index
+  void wait(int transfer);
+  void mark();  ///< the end of a step
+
+ private:
+  void add(EventKind kind, int index, double host_seconds);
+
+  Measure measure_;
+  std::map<std::string, int, std::less<>> numbers_;  // of kernels, by what identifies a call
+  std::vector<ProfileEvent> kernels_;
+  std::vector<Transfer> transfers_;
+  std::vector<Group> groups_;
+  std::vector<Event> events_;
+  int marks_ = 0;
+  Stopwatch since_event_;
+};
+
+/// What tells a kernel's call from others that may take another time: its name, its tensors and its least work.
+std::string identity(const ProfileEvent& call);
+
+}  // namespace trireme

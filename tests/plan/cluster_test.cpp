@@ -1,0 +1,89 @@
+#include "ops/plan/cluster.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+
+using namespace trireme;
+using namespace trireme::plan;
+
+namespace {
+
+/// Two nodes of two; everything is 1.
+constexpr const char* easy =
+    R"({"name": "easy", "ranks_per_node": 2,
+        "device": {"bf16_tflops": 1, "f32_tflops": 0.5, "memory_gb": 1, "memory_gb_per_s": 1,
+                   "efficiency": {"products": 1, "attention": 0.5, "memory": 1}, "kernel_us": 3},
+        "within": {"latency_us": 1, "gb_per_s": 1}, "between": {"latency_us": 10, "gb_per_s": 0.1}})";
+
+ClusterModel easy_model() { return ClusterModel(parse_cluster(easy, "easy.json")); }
+
+ProfileEvent call(std::string name, double flops, double bytes, DType dtype = DType::bf16) {
+  return {.category = "kernel", .name = std::move(name), .cost = {.flops = flops, .bytes = bytes, .dtype = dtype}};
+}
+
+double collective(comm::CollectiveKind kind, std::int64_t bytes, std::vector<int> members) {
+  return easy_model()
+      .collective({.collective = {.kind = kind}, .bytes = bytes}, {.name = "tp", .members = std::move(members)})
+      .link;
+}
+
+std::string with(const std::string& from, const std::string& to) {
+  std::string text = easy;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic") {
+  const ClusterModel model = easy_model();
+  CHECK(model.kernel(call("gemm", 1e12, 1)) == doctest::Approx(1).epsilon(1e-4));
+  CHECK(model.kernel(call("gemm", 1e12, 1, DType::f32)) == doctest::Approx(2).epsilon(1e-4));
+  CHECK(model.kernel(call("attention", 1e12, 1)) == doctest::Approx(2).epsilon(1e-4));
+  CHECK(model.kernel(call("gemm", 1e6, 2e9)) == doctest::Approx(2));
+  CHECK(model.kernel(call("unary", 0, 8)) == 3e-6);
+}
+
+TEST_CASE("collectives take their time on the slowest link") {
+  using Kind = comm::CollectiveKind;
+  // Within a node: 2 (n-1) alpha + 2 (n-1)/n b beta.
+  CHECK(collective(Kind::all_reduce, 1'000'000, {0, 1}) == doctest::Approx(2e-6 + 1e-3));
+  // Between nodes, one rank of each: its own link.
+  CHECK(collective(Kind::all_reduce, 1'000'000, {0, 2}) == doctest::Approx(2e-5 + 1e-2));
+  // Two ranks of each node send half of the tensor each.
+  CHECK(collective(Kind::all_reduce, 1'000'000, {0, 1, 2, 3}) == doctest::Approx(2 * 11e-6 + 0.75e-2).epsilon(0.01));
+  CHECK(collective(Kind::all_gather, 1'000'000, {0, 1}) == doctest::Approx(1e-6 + 1e-3));
+  CHECK(collective(Kind::all_reduce, 1'000'000, {0}) == 0);
+}
+
+TEST_CASE("messages take the link between their ranks") {
+  const ClusterModel model = easy_model();
+  CHECK(model.message({.peer = 1, .bytes = 1'000'000}, 0).link == doctest::Approx(1e-6 + 1e-3));
+  CHECK(model.message({.peer = 2, .bytes = 1'000'000}, 0).link == doctest::Approx(1e-5 + 1e-2));
+}
+
+TEST_CASE("a file of a machine that is wrong names its field") {
+  const auto refused = [](const std::string& text, const char* message) {
+    CHECK_THROWS_WITH_AS(parse_cluster(text, "m.json"), doctest::Contains(message), Error);
+  };
+  refused(with("\"bf16_tflops\": 1,", ""), "\"device\" has no \"bf16_tflops\"");
+  refused(with("\"memory_gb\": 1,", "\"memory_gb\": -1,"), "\"memory_gb\" is -1");
+  refused(with("\"products\": 1", "\"products\": 2"), "\"products\" is 2");
+  refused(with("\"name\": \"easy\",", ""), "the file has no \"name\"");
+  refused(with("\"kernel_us\"", "\"kernels\""), "\"device\" has a field \"kernels\"");
+  refused(with("\"gb_per_s\": 0.1", "\"gb_per_s\": 0"), "\"gb_per_s\" is 0");
+}
+
+TEST_CASE("the files of examples/machines are right") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("examples/machines")) {
+    INFO(entry.path().string());
+    const Cluster cluster = read_cluster(entry.path());
+    CHECK(cluster.device.bf16_flops > 1e14);
+    ++files;
+  }
+  CHECK(files >= 5);
+}
