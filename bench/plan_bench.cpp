@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <span>
 #include <sstream>
 
+#include "bench/timing.h"
 #include "check/parity/models.h"
 #include "ops/plan/this_machine.h"
 #include "train/gpt/parity_options.h"
@@ -28,12 +28,6 @@ std::vector<std::string> words(const std::string& line) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Of a step, the slowest rank's.
 double measure(const GptOptions& options, const DryProgram& program) {
   constexpr int warm_up = 2;
@@ -42,13 +36,8 @@ double measure(const GptOptions& options, const DryProgram& program) {
   run_ranks(options, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, options.mesh.shape);
     Trainer trainer(program.model(options, mesh), options);
-    std::int64_t next = rank.world->rank() << 20;
-    const auto next_batch = [&](int) {
-      Batch batch{.tensors = program.sample, .sample_ids = {next++}};
-      for (auto& [name, tensor] : batch.tensors)
-        tensor = clone(view::expand(tensor, tensor.shape().with(0, options.batch_sizes().micro_batch)));
-      return batch;
-    };
+    const Trainer::NextBatch next_batch =
+        copies_of_sample(program, options.batch_sizes().micro_batch, std::int64_t{rank.world->rank()} << 20);
     make_steps(trainer, next_batch, warm_up);
     std::vector<double> seconds;
     int steps = 0;
@@ -60,7 +49,7 @@ double measure(const GptOptions& options, const DryProgram& program) {
       seconds.push_back(slowest.item());
       if (i == 0) steps = static_cast<int>(std::clamp(enough / slowest.item(), 5.0, 100.0));
     }
-    if (rank.first()) result = median(seconds);
+    if (rank.first()) result = bench::median(seconds);
   });
   return result;
 }
@@ -105,10 +94,10 @@ int main(int argc, char** argv) {
       GptOptions options = read_parity_options(words(line));
       options.model.config.experts.force_balance = true;
       const Row row(options);
-      const double error = median(row.ratios) - 1;
+      const double error = bench::median(row.ratios) - 1;
       const auto [least, most] = std::minmax_element(row.ratios.begin(), row.ratios.end());
       fmt::print("{:8.2f} ms predicted {:8.2f} ms measured {:+6.1f} % ({:+.0f} to {:+.0f})  {}\n",
-                 1e3 * median(row.predicted), 1e3 * median(row.measured), 100 * error, 100 * (*least - 1),
+                 1e3 * bench::median(row.predicted), 1e3 * bench::median(row.measured), 100 * error, 100 * (*least - 1),
                  100 * (*most - 1), line);
       print(row.ranks);
       sum += std::abs(error), bias += error, largest = std::max(largest, std::abs(error)), ++rows;

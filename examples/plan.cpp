@@ -4,8 +4,8 @@
 //     --micro-batch 4 --global-batch 512
 //   build/bin/plan --model gpt2-124m --mesh dp=2          this machine: kernels and exchanges are measured
 //
-// With --devices it tries every mesh of so many ranks, else it plans for --mesh. Nothing is trained: the program of each
-// rank makes its steps without computing, and a simulation adds up what it would take.
+// With --devices N it tries every mesh of N devices; without, it plans for --mesh. Nothing is trained: each rank's program
+// makes two steps that compute nothing, and a simulation finds how long they would take.
 // Read next: ops/plan/predict.h, docs/planner.md.
 #include <fmt/format.h>
 
@@ -17,9 +17,7 @@
 #include "ops/plan/cluster.h"
 #include "ops/plan/search.h"
 #include "ops/plan/this_machine.h"
-#include "train/gpt/parity_options.h"
 #include "train/options/options.h"
-#include "train/program/launcher.h"
 #include "train/program/program.h"
 #include "train/program/units.h"
 #include "train/validate/memory_limit.h"
@@ -119,12 +117,20 @@ int main(int argc, char** argv) {
     flags.add("machine", "FILE", asked.machine, "the machine, as a file of its figures; empty: this one, measured");
     flags.add("devices", "N", asked.devices, "none", "try every mesh of N devices of --machine; none: --mesh alone",
               Range::count());
+    const auto there = [&asked] { return !asked.machine.empty(); };
+    flags.only_with("machine", "FILE", there);
     flags.add("show", "N", asked.shown, "meshes to print", Range::count());
+    flags.only_with("machine", "FILE", there);
     task->declare_model(flags);
     task->declare_parity_data(flags);
-    declare_comparison(flags, task->options());
+    TrainOptions& options = task->options();
+    declare_batch(flags, options.batch);
+    declare_mesh(flags, options.mesh);
+    declare_precision(flags, options.precision);
+    declare_optimizer(flags, options.optimizer);
     if (!flags.parse_or_print(argc, argv)) return 0;
-    resolve(task->options(), 0);
+    resolve(options, 0);
+    flags.refuse_unused();
     task->prepare_parity();
     task->validate();
     return asked.machine.empty() ? plan_here(*task) : plan_there(*task, asked);

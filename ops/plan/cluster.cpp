@@ -24,7 +24,6 @@ Cluster::DeviceFigures device(const JsonFields& f, const json& object) {
           {"f32_tflops", [&](const json& v) { d.f32_flops = 1e12 * f.number(v, "f32_tflops", 1e-3, 1e6); }},
           {"memory_gb", [&](const json& v) { d.memory = 1e9 * f.number(v, "memory_gb", 0.1, 1e6); }},
           {"memory_gb_per_s", [&](const json& v) { d.memory_speed = 1e9 * f.number(v, "memory_gb_per_s", 0.1, 1e6); }},
-          {"watts", [&](const json& v) { d.watts = f.number(v, "watts", 1, 1e5); }},
           {"kernel_us", [&](const json& v) { d.kernel_seconds = 1e-6 * f.number(v, "kernel_us", 0, 1e4); }},
           {"efficiency",
            [&](const json& v) {
@@ -66,6 +65,8 @@ Cluster parse_cluster(std::string_view text, const std::filesystem::path& path) 
   needed.insert(needed.end(), {"name", "device"});
   f.read(f.root(text), "the file", readers, needed);
   cluster.links = links.links();
+  if (cluster.links.topology == comm::Links::Topology::torus)
+    f.refuse("\"topology\" is \"torus\", for which the planner has no collectives; expected fat-tree or rail");
   return cluster;
 }
 

@@ -1,7 +1,7 @@
 // A machine that is not here, from a file of its figures:
 //
 //   {"name": "8 x H100 SXM, NDR InfiniBand",
-//    "device": {"bf16_tflops": 989, "f32_tflops": 67, "memory_gb": 80, "memory_gb_per_s": 3350, "watts": 700,
+//    "device": {"bf16_tflops": 989, "f32_tflops": 67, "memory_gb": 80, "memory_gb_per_s": 3350,
 //               "efficiency": {"products": 0.75, "attention": 0.5, "memory": 0.85}, "kernel_us": 3},
 //    "ranks_per_node": 8,
 //    "within":  {"latency_us": 2, "gb_per_s": 400},
@@ -30,7 +30,6 @@ struct Cluster {
     double bf16_flops = 0, f32_flops = 0;                    ///< FLOP/s of products
     double memory = 0;                                       ///< bytes
     double memory_speed = 0;                                 ///< bytes/s
-    double watts = 0;                                        ///< with its share of the node; 0: not known
     double products = 0.75, attention = 0.5, copies = 0.85;  ///< shares of the peak that are reached
     double kernel_seconds = 3e-6;                            ///< of the smallest kernel
   };

@@ -101,6 +101,9 @@ std::vector<std::pair<std::string, double>> parts(const Prediction& prediction) 
   if (slowest->host > 0) sums["the program itself"] += slowest->host;
   for (const auto& [group, seconds] : slowest->exchanges)
     sums[group.substr(0, group.find('['))] += seconds;  // "tp" of "tp[pp=0,data=1]"
+  double rest = slowest->step;
+  for (const auto& [name, seconds] : sums) rest -= seconds;
+  if (rest > 1e-6 * slowest->step) sums["waiting for a core"] = rest;
   std::vector<std::pair<std::string, double>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return sorted;

@@ -21,8 +21,8 @@ struct Prediction {
 /// Many micro-batches are extrapolated: with enough of them each takes the same time. Throws what the model throws.
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine);
 
-/// Where the step of the slowest rank goes, in seconds, the largest part first: products, attention, the optimizer, other
-/// kernels, and by axis the exchanges that are not hidden; "pp" is the wait for neighbour stages, the bubble.
+/// What the slowest rank does in a step, in seconds, the largest part first: products, attention, the optimizer, other
+/// kernels; by axis, exchanges that are not hidden ("pp" is the bubble); and waiting for a core, if ranks share cores.
 std::vector<std::pair<std::string, double>> parts(const Prediction& prediction);
 
 /// The most memory of a pipeline rank.

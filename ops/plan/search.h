@@ -1,4 +1,4 @@
-// Which mesh: all that a number of ranks allows, by predicted time, and by memory those that cannot be.
+// Finds the best mesh: predicts every mesh of a number of ranks, and sorts those that fit by the time of a step.
 // Read next: ops/plan/predict.h, examples/plan.cpp.
 #pragma once
 

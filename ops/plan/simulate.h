@@ -47,7 +47,7 @@ struct RankProgram {
 /// What a rank did in the last step of its trace, in seconds.
 struct RankTime {
   double step = 0;                                       ///< all of it
-  std::map<std::string, double, std::less<>> kernels;    ///< by name, while it had its share of the cores
+  std::map<std::string, double, std::less<>> kernels;    ///< by name, at full speed
   double host = 0;                                       ///< the program's own work
   std::map<std::string, double, std::less<>> exchanges;  ///< in exchanges, or waiting for them: by group
 };

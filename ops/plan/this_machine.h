@@ -1,5 +1,5 @@
-// What a training step takes on this machine, by ranks that are threads: kernels are measured where the traces of the
-// ranks meet them, with their tensors and in their order, exchanges between ranks by making them, each once.
+// Predicts a training step on this machine, with ranks that are threads. Kernels are timed in dry runs that compute, with
+// their tensors and in their order; each exchange between ranks is made and timed.
 //
 //   ThisMachine machine;
 //   const std::vector<RankTime> ranks = machine.predict(options, program);
@@ -8,11 +8,7 @@
 // there are cores for, because they share caches and memory. Read next: ops/plan/simulate.h.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <set>
-#include <string>
-#include <tuple>
+#include <memory>
 #include <vector>
 
 #include "ops/plan/simulate.h"

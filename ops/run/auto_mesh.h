@@ -9,11 +9,11 @@
 
 namespace trireme {
 
-/// A mesh of this machine's cores, and the seconds that a step is predicted to take on it.
+/// A mesh, and its predicted time.
 struct MeasuredMesh {
   MeshShape mesh;
   std::int64_t micro_batch = 1;  ///< with which each dp rank gets the same share of the global batch
-  double seconds = 0;
+  double seconds = 0;            ///< of a step
 };
 
 /// All meshes whose ranks divide the cores, that the task allows and that fit into memory, the fastest first. The global batch stays that of

@@ -89,8 +89,7 @@ int train_program(int argc, const char* const* argv, Flags& flags, Task& task) {
   };
   if (asked != Flags::Asked::run && asked != Flags::Asked::print_config) return print(flags.answer(asked));
   TrainOptions& o = task.options();
-  const bool chooses_mesh = o.mesh.axes == "auto" && asked == Flags::Asked::run;
-  const std::string choice = chooses_mesh ? choose_mesh(task, launcher_ranks()) : "";
+  const std::string choice = o.mesh.axes == "auto" ? choose_mesh(task, launcher_ranks()) : "";
   resolve(o, launcher_ranks());
   fault::arm_io(o.run.allow_fault_injection);
   const std::string faults = fault::from_environment(o.run.allow_fault_injection);

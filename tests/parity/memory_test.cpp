@@ -27,13 +27,8 @@ std::vector<RankMemory> measured(const GptOptions& options, const DryProgram& pr
   run_ranks(options, [&](Rank& rank) {
     const auto mesh = std::make_shared<const DeviceMesh>(rank.world, options.mesh.shape);
     Trainer trainer(program.model(options, mesh), options);
-    std::int64_t next = rank.world->rank() << 20;
-    const auto next_batch = [&](int) {
-      Batch batch{.tensors = program.sample, .sample_ids = {next++}};
-      for (auto& [name, tensor] : batch.tensors)
-        tensor = clone(view::expand(tensor, tensor.shape().with(0, options.batch_sizes().micro_batch)));
-      return batch;
-    };
+    const Trainer::NextBatch next_batch =
+        copies_of_sample(program, options.batch_sizes().micro_batch, std::int64_t{rank.world->rank()} << 20);
     make_steps(trainer, next_batch, 2);
     ranks[static_cast<std::size_t>(rank.world->rank())] = memory_used(Device::cpu);
   });

@@ -74,6 +74,8 @@ TEST_CASE("a file of a machine that is wrong names its field") {
   refused(with("\"products\": 1", "\"products\": 2"), "\"products\" is 2");
   refused(with("\"name\": \"easy\",", ""), "the file has no \"name\"");
   refused(with("\"kernel_us\"", "\"kernels\""), "\"device\" has a field \"kernels\"");
+  refused(with("\"ranks_per_node\": 2", "\"ranks_per_node\": 2, \"topology\": \"torus\", \"torus\": [2]"),
+          "the planner has no collectives");
   refused(with("\"gb_per_s\": 0.1", "\"gb_per_s\": 0"), "\"gb_per_s\" is 0");
 }
 

@@ -153,7 +153,7 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
       "mesh", "AXES", o.axes,
       "ranks along the axes dp (data), tp (tensor), pp (pipeline) and cp (context), as in dp=2,tp=2,pp=2; ep (expert) "
       "divides the ranks of dp x cp into groups; axes that are left out are 1; dp=auto: all "
-      "remaining ranks of the launcher; auto: what is fastest on this machine's cores, by measuring");
+      "remaining ranks of the launcher; auto, in training: the fastest on this machine's cores, by measuring");
   flags.add("pipeline", pipeline::schedule_spellings("|"), o.pipeline, pipeline::schedule_help());
   flags.add("stage-layers", "auto|LIST", o.stage_layers,
             "layers of each pipeline stage in order, as in 3,3,2; auto: balanced by cost, embedding and head counted");

@@ -23,13 +23,7 @@ void make_dry_steps(TrainOptions o, const DryProgram& program, int rank, Trace* 
   const auto mesh =
       std::make_shared<const DeviceMesh>(dry_world(o.mesh.shape.ranks(), rank, trace, std::move(facts)), o.mesh.shape);
   Trainer trainer(program.model(o, mesh), o);
-  const std::int64_t samples = o.batch_sizes().micro_batch;
-  const auto next_batch = [&](int) {
-    Batch batch{.tensors = program.sample, .sample_ids = {0}};
-    for (auto& [name, tensor] : batch.tensors)
-      tensor = clone(view::expand(tensor, tensor.shape().with(0, samples)));  // [samples, ..]
-    return batch;
-  };
+  const Trainer::NextBatch next_batch = copies_of_sample(program, o.batch_sizes().micro_batch, 0);
   for (int step = 0; step < dry_steps; ++step) {
     make_steps(trainer, next_batch, 1);
     if (trace != nullptr) trace->mark();
@@ -123,6 +117,15 @@ std::string to_string(const RankMemory& memory) {
   return fmt::format(
       "{} = {}{}", parts, format_bytes(static_cast<double>(memory.peak)),
       offloaded > 0 ? fmt::format(", and {} optimizer offloaded to host memory", format_bytes(offloaded)) : "");
+}
+
+Trainer::NextBatch copies_of_sample(const DryProgram& program, std::int64_t samples, std::int64_t first_id) {
+  return [&program, samples, id = first_id](int) mutable {
+    Batch batch{.tensors = program.sample, .sample_ids = {id++}};
+    for (auto& [name, tensor] : batch.tensors)
+      tensor = clone(view::expand(tensor, tensor.shape().with(0, samples)));  // [samples, ..]
+    return batch;
+  };
 }
 
 void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps) {

@@ -55,6 +55,9 @@ RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program
 void dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
                    std::shared_ptr<DryFacts> facts, OwnCores::Share cores = {});
 
+/// Micro-batches of `samples` copies of the program's sample, with ids from `first_id` on, as if each were another.
+Trainer::NextBatch copies_of_sample(const DryProgram& program, std::int64_t samples, std::int64_t first_id);
+
 /// What both do with their Trainer: `steps` steps.
 void make_steps(Trainer& trainer, const Trainer::NextBatch& next_batch, int steps);
 
