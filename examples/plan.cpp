@@ -1,21 +1,26 @@
 // Will it fit, how fast, which mesh:
 //
 //   build/bin/plan --machine examples/machines/h100_sxm_ndr.json --devices 32 --model gpt2-1.5b --dtype bf16
-//     --micro-batch 4 --global-batch 512
+//     --global-batch 512
 //   build/bin/plan --model gpt2-124m --mesh dp=2          this machine: kernels and exchanges are measured
 //
-// With --devices N it tries every mesh of N devices; without, it plans for --mesh. Nothing is trained: each rank's program
-// makes two steps that compute nothing, and a simulation finds how long they would take.
-// Read next: ops/plan/predict.h, docs/planner.md.
+// With --devices N it searches: every mesh of N devices, micro-batch, ZeRO stage, recomputation and schedule, but those
+// that flags give; without, it plans for --mesh. Nothing is trained: each rank's program makes two steps that compute
+// nothing, and a simulation finds how long they would take.
+// Read next: ops/plan/search.h, ops/plan/report.h, docs/planner.md.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <charconv>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "check/parity/models.h"
+#include "core/cores.h"
 #include "examples/tasks/list.h"
-#include "ops/plan/cluster.h"
-#include "ops/plan/search.h"
+#include "ops/plan/report.h"
 #include "ops/plan/this_machine.h"
 #include "train/options/options.h"
 #include "train/program/program.h"
@@ -27,80 +32,109 @@ using namespace trireme;
 namespace {
 
 struct PlanOptions {
-  std::string task = "gpt", machine;
+  std::string task = "gpt", machine, tokens;
   std::optional<std::int64_t> devices;
   std::int64_t shown = 5;
+  bool json = false;
 };
 
-std::string seconds_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.1f} ms", 1e3 * seconds) : fmt::format("{:.2f} s", seconds);
-}
-
-std::string parts_text(const plan::Prediction& prediction, std::size_t most) {
-  std::string text;
-  for (const auto& [name, seconds] : plan::parts(prediction)) {
-    if (most-- == 0) break;
-    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, 100 * seconds / prediction.seconds);
+/// "2T": 2e12. Throws ExitCode::usage.
+double count_of(const std::string& text) {
+  static const std::map<char, double> units = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'G', 1e9}, {'T', 1e12}};
+  std::string digits = text;
+  double unit = 1;
+  if (!text.empty() && units.contains(text.back())) {
+    unit = units.at(text.back());
+    digits.pop_back();
   }
-  return text;
-}
-
-/// `peak_flops`: of a rank; 0: not known.
-void print_choice(const plan::Choice& choice, const Task& task, const TrainOptions& options, double peak_flops) {
-  const plan::Prediction& p = choice.prediction;
-  const double per_second = static_cast<double>(options.batch_sizes().global_batch * task.targets()) / p.seconds;
-  std::string use;
-  if (peak_flops > 0)
-    use = fmt::format(", {:.1f} % of the peak", 100 * p.flops / p.seconds / peak_flops / choice.mesh.ranks());
-  fmt::print("{:<28} {:>10}  {:>10.0f} {}{}  {} a rank\n    {}\n", to_string(choice.mesh), seconds_text(p.seconds),
-             per_second, task.unit_names().per_second, use, format_bytes(static_cast<double>(choice.memory.peak)),
-             parts_text(p, 6));
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || !(value > 0) || value > 1e18)
+    fail(ExitCode::usage, "--tokens", "expected a number above 0, as 300B or 2T, got '{}'; change --tokens", text);
+  return value * unit;
 }
 
 /// On this machine, one mesh.
 int plan_here(Task& task) {
   const TrainOptions& options = task.options();
-  const DryProgram program = dry_program(parity_model(task), task.options());
+  const DryProgram program = dry_program(parity_model(task), options);
   const auto memory = [&program](const TrainOptions& o, int rank) { return dry_run_memory(o, program, rank); };
-  require_memory(options, memory_here(options, memory), memory, usable_memory(options));  // it will be used
+  const MachineMemory needs = memory_here(options, memory);
+  require_memory(options, needs, memory, usable_memory(options));  // it will be used
   plan::ThisMachine machine;
-  plan::Prediction prediction{.ranks = machine.predict(options, program)};
+  plan::Prediction prediction;
+  prediction.ranks = machine.predict(options, program);
   prediction.seconds = plan::step_seconds(prediction.ranks);
-  print_choice({options.mesh.shape, prediction, plan::largest_memory(options, program)}, task, options, 0);
+  const double per_second =
+      static_cast<double>(options.batch_sizes().global_batch * task.targets()) / prediction.seconds;
+  fmt::print("{}: {:.1f} ms a step, {} {}, {} of memory\n    {}\n", to_string(options.mesh.shape),
+             1e3 * prediction.seconds, format_count(per_second), task.unit_names().per_second,
+             format_bytes(needs.all()), plan::parts_text(prediction));
   return 0;
 }
 
-int plan_there(Task& task, const PlanOptions& asked) {
-  const plan::Cluster cluster = plan::read_cluster(asked.machine);
-  const plan::ClusterModel machine(cluster);
+/// What flags leave open.
+plan::Space space_of(const TrainOptions& given, const Flags& flags, const PlanOptions& asked, int experts) {
+  const auto open = [&](const std::string& flag) { return asked.devices && !flags.given(flag); };
+  plan::Space space{.meshes = {given.mesh.shape},
+                    .micro_batches = {given.batch_sizes().micro_batch},
+                    .zero = {given.mesh.zero},
+                    .recompute = {given.precision.recompute},
+                    .pipelines = {given.mesh.pipeline}};
+  if (open("mesh")) space.meshes = plan::meshes(static_cast<int>(*asked.devices), experts);
+  if (open("micro-batch")) space.micro_batches = {1, 2, 4, 8, 16};
+  if (open("zero")) space.zero = {0, 1, 2, 3};
+  if (open("recompute")) space.recompute = {"none", "selective", "full"};
+  if (open("pipeline")) space.pipelines = {"1f1b", "zero-bubble", "interleaved:2", "interleaved:4"};
+  return space;
+}
+
+/// The command line without what plan() chooses or alone understands.
+std::string training_command(const std::vector<std::string>& arguments, const PlanOptions& asked) {
+  static const std::set<std::string, std::less<>> dropped = {
+      "machine", "devices", "show", "tokens", "json", "mesh", "pipeline", "micro-batch", "zero", "recompute", "task"};
+  std::string text = asked.task == "gpt" ? "build/bin/train_gpt" : "build/bin/train --task " + asked.task;
+  bool keep = true;
+  for (const std::string& argument : arguments) {
+    if (argument.starts_with("--")) keep = !dropped.contains(argument.substr(2, argument.find('=') - 2));
+    if (keep) text += " " + argument;
+  }
+  return text + " --device cuda";
+}
+
+int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {
+  plan::Question question;
+  question.cluster = plan::read_cluster(asked.machine);
+  question.targets = task.targets();
+  question.per_second = task.unit_names().per_second;
+  if (!asked.tokens.empty()) question.train_on = count_of(asked.tokens);
+  if (asked.devices) question.command = training_command(arguments, asked);
   const TrainOptions given = task.options();
-  const auto options_on = [&](const MeshShape& mesh) {
+  if (asked.devices && !flags.given("global-batch"))
+    fail(ExitCode::usage, "plan",
+         "--devices {} compares meshes that do the same work; expected --global-batch N; give it, or drop --devices",
+         *asked.devices);
+  if (asked.devices && flags.given("mesh") && given.mesh.shape.ranks() != *asked.devices)
+    fail(ExitCode::usage, "plan", "--mesh {} has {} ranks; expected {}, as --devices says; change or drop one of them",
+         to_string(given.mesh.shape), given.mesh.shape.ranks(), *asked.devices);
+  const auto make_ready = [&](const TrainOptions& wanted) {
     TrainOptions& o = task.options();
-    o = given;
-    o.mesh.axes = to_string(mesh);
-    resolve(o, 0);
+    o = wanted;
+    resolve(o, parse_mesh(wanted.mesh.axes, 0).ranks());
     task.validate();
     TrainOptions options = o;
     options.precision.device = name(Device::cuda);
     return options;
   };
-  const std::vector<MeshShape> meshes =
-      asked.devices ? plan::meshes(static_cast<int>(*asked.devices), static_cast<int>(task.experts().count))
-                    : std::vector{given.mesh.shape};
-  const plan::Search found =
-      plan::search(meshes, options_on, dry_program(parity_model(task), task.options()), machine, cluster.device.memory);
-  fmt::print("{}\n", cluster.name);
-  const double peak = given.precision.dtype == DType::f32 ? cluster.device.f32_flops : cluster.device.bf16_flops;
-  for (std::size_t i = 0; i < std::min(found.choices.size(), static_cast<std::size_t>(asked.shown)); ++i)
-    print_choice(found.choices[i], task, options_on(found.choices[i].mesh), peak);
-  fmt::print("{} meshes fit, {} do not, {} are impossible\n", found.choices.size(), found.too_large.size(),
-             found.impossible.size());
-  if (found.choices.empty() && !found.too_large.empty())
-    fmt::print("the smallest, {}, needs {} a rank of {}: {}\n", to_string(found.too_large.front().first),
-               format_bytes(static_cast<double>(found.too_large.front().second.peak)),
-               format_bytes(cluster.device.memory), to_string(found.too_large.front().second));
-  if (found.choices.empty() && found.too_large.empty() && !found.impossible.empty())
-    fmt::print("{}: {}\n", to_string(found.impossible.front().first), found.impossible.front().second);
+  const DryProgram program = dry_program(parity_model(task), given);
+  question.model = plan::model_facts(make_ready(given), program);
+  const plan::Space space = space_of(given, flags, asked, static_cast<int>(task.experts().count));
+  const plan::Search found = plan::search(plan::combinations(given, space), make_ready, program, question.model,
+                                          plan::ClusterModel(question.cluster),
+                                          {.memory = question.cluster.device.usable_memory(),
+                                           .shown = static_cast<std::size_t>(asked.shown),
+                                           .threads = static_cast<int>(usable_cores().size())});
+  fmt::print("{}", asked.json ? plan::to_json(question, found) : plan::to_text(question, found));
   return found.choices.empty() ? 1 : 0;
 }
 
@@ -111,16 +145,26 @@ int main(int argc, char** argv) {
     const std::unique_ptr<Task> task = chosen_task(argc, argv);
     PlanOptions asked;
     Flags flags("plan", "Predicts memory and time of a training step, and finds the best mesh.");
-    flags.example("plan --machine examples/machines/h100_sxm_ndr.json --devices 32 --model gpt2-1.5b --dtype bf16");
+    flags.example(
+        "plan --machine examples/machines/h100_sxm_ndr.json --devices 32 --model gpt2-1.5b --dtype bf16 --global-batch "
+        "512");
     declare_task_choice(flags, asked.task);
     flags.group("plan");
     flags.add("machine", "FILE", asked.machine, "the machine, as a file of its figures; empty: this one, measured");
-    flags.add("devices", "N", asked.devices, "none", "try every mesh of N devices of --machine; none: --mesh alone",
-              Range::count());
     const auto there = [&asked] { return !asked.machine.empty(); };
-    flags.only_with("machine", "FILE", there);
-    flags.add("show", "N", asked.shown, "meshes to print", Range::count());
-    flags.only_with("machine", "FILE", there);
+    const auto for_machine = [&] { flags.only_with("machine", "FILE", there); };
+    flags.add("devices", "N", asked.devices, "none",
+              "find the fastest mesh, micro-batch, ZeRO stage, recomputation and schedule on N devices, but for those "
+              "given; none: plan for --mesh",
+              Range::count());
+    for_machine();
+    flags.add("tokens", "N", asked.tokens,
+              "tokens, or other targets, to train on, as 300B or 2T: also says days, cost, energy and interruptions");
+    for_machine();
+    flags.add("show", "N", asked.shown, "how many of the fastest to print", Range::count());
+    for_machine();
+    flags.add_switch("json", asked.json, "print JSON", true);
+    for_machine();
     task->declare_model(flags);
     task->declare_parity_data(flags);
     TrainOptions& options = task->options();
@@ -129,10 +173,11 @@ int main(int argc, char** argv) {
     declare_precision(flags, options.precision);
     declare_optimizer(flags, options.optimizer);
     if (!flags.parse_or_print(argc, argv)) return 0;
-    resolve(options, 0);
+    resolve(options, there() ? parse_mesh(options.mesh.axes, 0).ranks() : 0);
     flags.refuse_unused();
     task->prepare_parity();
     task->validate();
-    return asked.machine.empty() ? plan_here(*task) : plan_there(*task, asked);
+    if (!there()) return plan_here(*task);
+    return plan_there(*task, flags, asked, {argv + 1, argv + argc});
   });
 }

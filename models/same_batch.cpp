@@ -1,6 +1,8 @@
 #include "models/same_batch.h"
 
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/hash.h"
@@ -34,21 +36,22 @@ void require_right_batches(const Batch& batch, const DeviceMesh& mesh) {
   if (world.size() == 1) return;
   const CallSite site("the comparison of the ranks' batches");
   const std::vector<Record> records = all_gather_values(world, record_of(batch, mesh));
-  for (std::size_t b = 1; b < records.size(); ++b) {
-    for (std::size_t a = 0; a < b; ++a) {
-      const bool same_place = records[a].dp == records[b].dp, same_tensors = records[a].tensors == records[b].tensors;
-      if (same_place && !same_tensors)
-        fail(ExitCode::desync, "same_batch",
-             "ranks {} and {} have different batches at dp={}; expected the same tensors, as ranks of tp, cp and pp "
-             "compute parts of the same samples; choose samples by mesh.coord(Axis::dp) and a seed that all ranks "
-             "share, not by the rank",
-             a, b, records[b].dp);
-      if (!same_place && same_tensors && records[a].ids == records[b].ids)
-        fail(ExitCode::desync, "same_batch",
-             "ranks {} and {} have the same batch at dp={} and dp={}; expected other samples on each rank of dp, or "
-             "they count twice; choose samples by mesh.coord(Axis::dp), as with DataLoaderOptions::dp_rank and dp_size",
-             a, b, records[a].dp, records[b].dp);
-    }
+  std::map<std::uint64_t, std::size_t> first_at;                              // rank by place on dp
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> first_with;  // rank by batch
+  for (std::size_t b = 0; b < records.size(); ++b) {
+    const std::size_t at = first_at.try_emplace(records[b].dp, b).first->second;
+    if (records[at].tensors != records[b].tensors)
+      fail(ExitCode::desync, "same_batch",
+           "ranks {} and {} have different batches at dp={}; expected the same tensors, as ranks of tp, cp and pp "
+           "compute parts of the same samples; choose samples by mesh.coord(Axis::dp) and a seed that all ranks "
+           "share, not by the rank",
+           at, b, records[b].dp);
+    const std::size_t with = first_with.try_emplace({records[b].tensors, records[b].ids}, b).first->second;
+    if (records[with].dp != records[b].dp)
+      fail(ExitCode::desync, "same_batch",
+           "ranks {} and {} have the same batch at dp={} and dp={}; expected other samples on each rank of dp, or "
+           "they count twice; choose samples by mesh.coord(Axis::dp), as with DataLoaderOptions::dp_rank and dp_size",
+           with, b, records[with].dp, records[b].dp);
   }
 }
 

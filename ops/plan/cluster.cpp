@@ -23,6 +23,7 @@ Cluster::DeviceFigures device(const JsonFields& f, const json& object) {
          {{"bf16_tflops", [&](const json& v) { d.bf16_flops = 1e12 * f.number(v, "bf16_tflops", 1e-3, 1e6); }},
           {"f32_tflops", [&](const json& v) { d.f32_flops = 1e12 * f.number(v, "f32_tflops", 1e-3, 1e6); }},
           {"memory_gb", [&](const json& v) { d.memory = 1e9 * f.number(v, "memory_gb", 0.1, 1e6); }},
+          {"reserved_gb", [&](const json& v) { d.reserved = 1e9 * f.number(v, "reserved_gb", 0, 1e6); }},
           {"memory_gb_per_s", [&](const json& v) { d.memory_speed = 1e9 * f.number(v, "memory_gb_per_s", 0.1, 1e6); }},
           {"kernel_us", [&](const json& v) { d.kernel_seconds = 1e-6 * f.number(v, "kernel_us", 0, 1e4); }},
           {"efficiency",
@@ -34,7 +35,28 @@ Cluster::DeviceFigures device(const JsonFields& f, const json& object) {
                     {});
            }}},
          {"bf16_tflops", "f32_tflops", "memory_gb", "memory_gb_per_s"});
+  if (d.reserved >= d.memory)
+    f.refuse("\"reserved_gb\" is {:.3g}, all of \"memory_gb\"; expected less; 4 is its default", d.reserved / 1e9);
   return d;
+}
+
+Operation operation(const JsonFields& f, const json& object) {
+  Operation o;
+  JsonFields::Readers readers;
+  const auto figure = [&](double& value, const std::string& name, double most) {
+    readers[name] = [&f, &value, name, most](const json& v) { value = f.number(v, name, 0, most); };
+  };
+  figure(o.dollars_per_device_hour, "dollars_per_device_hour", 1e4);
+  figure(o.watts_per_device, "watts_per_device", 1e5);
+  figure(o.failures_per_device_year, "failures_per_device_year", 1e3);
+  figure(o.save_gb_per_s_per_node, "save_gb_per_s_per_node", 1e5);
+  figure(o.restart_minutes, "restart_minutes", 1e5);
+  f.read(object, "\"operation\"", readers, {});
+  if (o.failures_per_device_year > 0 && o.save_gb_per_s_per_node == 0)
+    f.refuse(
+        "\"operation\" has \"failures_per_device_year\", and the time that a save takes is not known; expected "
+        "\"save_gb_per_s_per_node\" above 0");
+  return o;
 }
 
 /// Some ranks as the links see them.
@@ -60,6 +82,7 @@ Cluster parse_cluster(std::string_view text, const std::filesystem::path& path) 
   JsonFields::Readers readers = links.readers();
   readers["name"] = [&](const json& v) { cluster.name = f.text(v, "name", "a text"); };
   readers["sources"] = [&](const json& v) { static_cast<void>(v); };  // for readers
+  readers["operation"] = [&](const json& v) { cluster.operation = operation(f, v); };
   readers["device"] = [&](const json& v) { cluster.device = device(f, v); };
   std::vector<std::string> needed = LinksFields::needed();
   needed.insert(needed.end(), {"name", "device"});

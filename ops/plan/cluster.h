@@ -1,15 +1,19 @@
 // A machine that is not here, from a file of its figures:
 //
 //   {"name": "8 x H100 SXM, NDR InfiniBand",
-//    "device": {"bf16_tflops": 989, "f32_tflops": 67, "memory_gb": 80, "memory_gb_per_s": 3350,
+//    "device": {"bf16_tflops": 989, "f32_tflops": 67, "memory_gb": 80, "memory_gb_per_s": 3350, "reserved_gb": 4,
 //               "efficiency": {"products": 0.75, "attention": 0.5, "memory": 0.85}, "kernel_us": 3},
 //    "ranks_per_node": 8,
 //    "within":  {"latency_us": 2, "gb_per_s": 400},
 //    "between": {"latency_us": 6, "gb_per_s": 45},
-//    "topology": "rail"}
+//    "topology": "rail",
+//    "operation": {"dollars_per_device_hour": 2.5, "watts_per_device": 1275, "failures_per_device_year": 0.17,
+//                  "save_gb_per_s_per_node": 2, "restart_minutes": 10}}
 //
 // The links are those of --links (train/options/links_file.h), as one rank sees them. "efficiency": the share of the
 // peak that a large product, attention and a large copy reach. "kernel_us": what any kernel takes at least.
+// "reserved_gb": memory that the driver and libraries take. "operation"
+// and each of its fields may be left out (ops/plan/operation.h).
 //
 // A kernel takes the longer of its arithmetic and its memory traffic (a roofline); collectives are as fast as the best
 // of a ring over all ranks and of rings within nodes with a tree between them.
@@ -20,6 +24,7 @@
 #include <string>
 #include <string_view>
 
+#include "ops/plan/operation.h"
 #include "ops/plan/simulate.h"
 #include "parallel/comm/algorithms/network.h"
 
@@ -29,13 +34,17 @@ struct Cluster {
   struct DeviceFigures {
     double bf16_flops = 0, f32_flops = 0;                    ///< FLOP/s of products
     double memory = 0;                                       ///< bytes
+    double reserved = 4e9;                                   ///< of them, that tensors cannot have
     double memory_speed = 0;                                 ///< bytes/s
     double products = 0.75, attention = 0.5, copies = 0.85;  ///< shares of the peak that are reached
     double kernel_seconds = 3e-6;                            ///< of the smallest kernel
+
+    double usable_memory() const { return memory - reserved; }
   };
   std::string name;
   DeviceFigures device;
   comm::Links links;
+  Operation operation;
 };
 
 /// `text`: of the file `path`. Throws ExitCode::usage, naming the field, for a value that is missing or absurd.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <utility>
 
+#include "ops/plan/at_once.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace trireme::plan {
@@ -19,30 +19,44 @@ std::vector<int> pipeline_of(const MeshShape& mesh) {
   return ranks;
 }
 
-double flops_of(const Trace& trace) {
-  double flops = 0;
-  int marks = 0;
+/// The sum of what `of_kernel` and `of_collective` say of the last step's kernels, and of the collectives during which
+/// the rank waits.
+template <class OfKernel, class OfCollective>
+double sum_of_last_step(const Trace& trace, const OfKernel& of_kernel, const OfCollective& of_collective) {
+  double sum = 0, before = 0;
   for (const Trace::Event& event : trace.events()) {
-    marks += event.kind == Trace::EventKind::mark ? 1 : 0;
-    if (marks == 1 && event.kind == Trace::EventKind::kernel)
-      flops += trace.kernels()[static_cast<std::size_t>(event.index)].cost.flops;
+    if (event.kind == Trace::EventKind::mark) before = std::exchange(sum, 0);
+    const auto index = static_cast<std::size_t>(event.index);
+    if (event.kind == Trace::EventKind::kernel) sum += of_kernel(trace.kernels()[index]);
+    if (event.kind != Trace::EventKind::wait) continue;
+    const Trace::Transfer& transfer = trace.transfers()[index];
+    if (transfer.kind == Trace::TransferKind::collective && !transfer.background) sum += of_collective(transfer);
   }
-  return flops;
+  return before;
 }
 
-Prediction predict_all(const TrainOptions& options, const DryProgram& program, const MachineModel& machine) {
+double flops_of(const Trace& trace) {
+  return sum_of_last_step(
+      trace, [](const ProfileEvent& call) { return call.cost.flops; }, [](const Trace::Transfer&) { return 0; });
+}
+
+Prediction predict_all(const TrainOptions& options, const DryProgram& program, const MachineModel& machine,
+                       int threads) {
   const std::vector<int> ranks = pipeline_of(options.mesh.shape);
   const std::shared_ptr<DryFacts> facts = make_dry_facts();
-  std::vector<std::unique_ptr<Trace>> traces;
-  std::vector<RankProgram> programs;
-  for (const int rank : std::views::reverse(ranks)) {  // the first stage needs what the last one tells it
-    traces.push_back(std::make_unique<Trace>());
-    dry_run_trace(options, program, rank, *traces.back(), facts);
-    programs.push_back({.rank = rank, .trace = traces.back().get()});
-  }
-  std::reverse(programs.begin(), programs.end());
+  std::vector<Trace> traces(ranks.size());
   Prediction prediction;
-  for (const auto& trace : traces) prediction.flops += flops_of(*trace);
+  prediction.memory.resize(ranks.size());
+  const auto run = [&](std::size_t stage) {
+    prediction.memory[stage] = dry_run_trace(options, program, ranks[stage], traces[stage], facts);
+  };
+  run(ranks.size() - 1);  // the first stage needs what the last one tells it
+  for_each_at_once(ranks.size() - 1, threads, run);
+  std::vector<RankProgram> programs;
+  for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+    programs.push_back({.rank = ranks[stage], .trace = &traces[stage]});
+    prediction.flops += flops_of(traces[stage]);
+  }
   prediction.flops *= static_cast<double>(options.mesh.shape.ranks()) / static_cast<double>(ranks.size());
   prediction.ranks = simulate(programs, machine);
   prediction.seconds = step_seconds(prediction.ranks);
@@ -72,52 +86,136 @@ Prediction extrapolated(const Prediction& a, const Prediction& b, double steps) 
     rank.host = line(x.host, y.host);
     rank.kernels = lines(x.kernels, y.kernels);
     rank.exchanges = lines(x.exchanges, y.exchanges);
+    RankMemory& memory = result.memory[i];
+    const auto bytes = [&line](std::int64_t low, std::int64_t high) {
+      return static_cast<std::int64_t>(std::min(line(static_cast<double>(low), static_cast<double>(high)), 0x1p62));
+    };
+    for (std::size_t c = 0; c < memory.peaks.size(); ++c) {
+      memory.at_peak[c] = bytes(a.memory[i].at_peak[c], b.memory[i].at_peak[c]);
+      memory.peaks[c] = bytes(a.memory[i].peaks[c], b.memory[i].peaks[c]);
+    }
+    memory.peak = bytes(a.memory[i].peak, b.memory[i].peak);
   }
   return result;
 }
 
 }  // namespace
 
-Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine) {
+const RankMemory& Prediction::most_memory() const { return *std::ranges::max_element(memory, {}, &RankMemory::peak); }
+
+Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
   const std::int64_t count = options.batch_sizes().micro_batches;
   const std::int64_t stages = options.mesh.shape.size(Axis::pp);
-  // A pipeline that is full, twice; with whole runs of interleaved schedules.
-  const std::int64_t few = std::max<std::int64_t>(2, 2 * stages), more = few + std::max<std::int64_t>(1, stages);
-  if (count <= more) return predict_all(options, program, machine);
-  const Prediction a = predict_all(with_micro_batches(options, few), program, machine);
-  const Prediction b = predict_all(with_micro_batches(options, more), program, machine);
+  // A full pipeline. Interleaved schedules have runs of as many micro-batches as there are ranks, and a rest.
+  const bool has_runs = pipeline::chunks_per_rank(options.mesh.pipeline) > 1;
+  const std::int64_t few = has_runs ? 2 * stages + count % stages : stages + 1, more = few + (has_runs ? stages : 1);
+  if (count <= more) return predict_all(options, program, machine, threads);
+  const Prediction a = predict_all(with_micro_batches(options, few), program, machine, threads);
+  const Prediction b = predict_all(with_micro_batches(options, more), program, machine, threads);
   return extrapolated(a, b, static_cast<double>(count - few) / static_cast<double>(more - few));
+}
+
+Outline outline(const TrainOptions& options, const DryProgram& program, const MachineModel& machine) {
+  TrainOptions o = options;
+  o.mesh.zero = 0;
+  o.mesh.pipeline = "gpipe";  // keeps all micro-batches
+  const std::vector<int> ranks = pipeline_of(o.mesh.shape);
+  Outline result;
+  result.ranks.resize(ranks.size());
+  const auto run = [&](std::int64_t micro_batches, std::size_t stage) {
+    Trace trace;
+    const RankMemory memory =
+        dry_run_trace(with_micro_batches(o, micro_batches), program, ranks[stage], trace, nullptr, {}, 1);
+    const double seconds = sum_of_last_step(
+        trace, [&](const ProfileEvent& call) { return machine.kernel(call); },
+        [&](const Trace::Transfer& transfer) {
+          return machine.collective(transfer, trace.groups()[static_cast<std::size_t>(transfer.group)]).link;
+        });
+    return std::pair(seconds, memory);
+  };
+  for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+    const auto [one, memory] = run(1, stage);
+    const auto [two, more] = run(2, stage);
+    const auto most = [](const RankMemory& m, MemoryCategory c) { return m.peaks[static_cast<std::size_t>(c)]; };
+    const std::int64_t activations = most(memory, MemoryCategory::activations);
+    result.ranks[stage] = {.seconds = two - one,
+                           .weights = most(memory, MemoryCategory::parameters),
+                           .gradients = most(memory, MemoryCategory::gradients),
+                           .optimizer = most(memory, MemoryCategory::optimizer),
+                           .activations = activations,
+                           .kept = most(more, MemoryCategory::activations) - activations};
+  }
+  return result;
+}
+
+LowerBound lower_bound(const TrainOptions& options, const Outline& outline) {
+  const auto micro_batches = static_cast<double>(options.batch_sizes().micro_batches);
+  const auto stages = static_cast<double>(outline.ranks.size());
+  const int chunks = pipeline::chunks_per_rank(options.mesh.pipeline), data = options.mesh.shape.size(Axis::data);
+  const std::int64_t zero = data > 1 ? options.mesh.zero : 0;
+  LowerBound bound;
+  double all = 0;
+  for (const Outline::Rank& rank : outline.ranks) all += rank.seconds;
+  if (chunks > 1) bound.seconds = all / stages * (micro_batches + (stages - 1) / chunks);
+  // Weight gradients, which zero-bubble delays, are at most a third of a micro-batch.
+  const double filling = options.mesh.pipeline == "zero-bubble" ? 2.0 / 3 : 1;
+  double before = 0;
+  std::int64_t most = 0, sum = 0;
+  for (std::size_t stage = 0; stage < outline.ranks.size(); ++stage) {
+    const Outline::Rank& rank = outline.ranks[stage];
+    if (chunks == 1) bound.seconds = std::max(bound.seconds, micro_batches * rank.seconds + filling * before);
+    before += rank.seconds;
+    const auto alive = std::min(micro_batches, stages - static_cast<double>(stage));
+    const bool accumulates = micro_batches > alive && zero < 2;
+    const std::int64_t memory = (zero < 3 ? rank.weights : 0) + (accumulates ? rank.gradients : 0) +
+                                (zero < 1 ? rank.optimizer : rank.optimizer / data) + rank.activations +
+                                static_cast<std::int64_t>(alive - 1) * rank.kept;
+    most = std::max(most, memory);
+    sum += memory;
+  }
+  bound.memory = chunks == 1 ? most : sum / static_cast<std::int64_t>(outline.ranks.size());
+  return bound;
+}
+
+const RankTime& slowest(const Prediction& prediction) {
+  return *std::ranges::max_element(prediction.ranks, {}, &RankTime::step);
 }
 
 std::vector<std::pair<std::string, double>> parts(const Prediction& prediction) {
   std::map<std::string, double> sums;
-  const auto slowest = std::max_element(prediction.ranks.begin(), prediction.ranks.end(),
-                                        [](const RankTime& a, const RankTime& b) { return a.step < b.step; });
-  for (const auto& [name, seconds] : slowest->kernels) {
+  const RankTime& rank = slowest(prediction);
+  for (const auto& [name, seconds] : rank.kernels) {
     const bool product = name.find("gemm") != std::string::npos, attention = name.starts_with("attention");
     const bool update = name == "adamw" || name == "sgd";
     sums[product ? "products" : attention ? "attention" : update ? "optimizer" : "other kernels"] += seconds;
   }
-  if (slowest->host > 0) sums["the program itself"] += slowest->host;
-  for (const auto& [group, seconds] : slowest->exchanges)
+  if (rank.host > 0) sums["the program itself"] += rank.host;
+  for (const auto& [group, seconds] : rank.exchanges)
     sums[group.substr(0, group.find('['))] += seconds;  // "tp" of "tp[pp=0,data=1]"
-  double rest = slowest->step;
+  double rest = rank.step;
   for (const auto& [name, seconds] : sums) rest -= seconds;
-  if (rest > 1e-6 * slowest->step) sums["waiting for a core"] = rest;
+  if (rest > 1e-6 * rank.step) sums["waiting for a core"] = rest;
   std::vector<std::pair<std::string, double>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return sorted;
 }
 
-RankMemory largest_memory(const TrainOptions& options, const DryProgram& program) {
-  RankMemory most;
-  const std::vector<int> ranks = pipeline_of(options.mesh.shape);
-  for (const int rank : {ranks.front(), ranks.back()}) {
-    const RankMemory memory = dry_run_memory(options, program, rank);
-    if (memory.peak > most.peak) most = memory;
-    if (ranks.size() == 1) break;
-  }
-  return most;
+ModelFacts model_facts(const TrainOptions& options, const DryProgram& program) {
+  TrainOptions o = options;
+  o.mesh = {};
+  o.mesh.shape = parse_mesh(o.mesh.axes, 0);
+  o.precision.recompute = "none";
+  o.batch = {.micro_batch = 1, .global_batch = std::nullopt, .micro_batches = 1};
+  Trace trace;
+  const RankMemory memory = dry_run_trace(o, program, 0, trace, nullptr);
+  const auto most = [&memory](MemoryCategory c) { return memory.peaks[static_cast<std::size_t>(c)]; };
+  const std::int64_t weights = most(MemoryCategory::parameters);
+  return {.parameters = weights / static_cast<std::int64_t>(size_of(o.precision.dtype)),
+          .flops = flops_of(trace),
+          .weights = weights,
+          .gradients = most(MemoryCategory::gradients),
+          .optimizer = most(MemoryCategory::optimizer),
+          .offloaded = most(MemoryCategory::offloaded)};
 }
 
 }  // namespace trireme::plan

@@ -1,14 +1,45 @@
 #include "ops/plan/search.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <tuple>
 
 #include "core/error.h"
+#include "ops/plan/at_once.h"
 
 namespace trireme::plan {
+namespace {
+
+bool divides(int part, int whole) { return whole % part == 0; }
+
+/// Bytes that a rank needs at least: a stage's share of the weights, and of what is not sharded with them.
+std::int64_t static_bytes(const TrainOptions& options, const ModelFacts& model) {
+  const MeshShape& mesh = options.mesh.shape;
+  const std::int64_t parts = std::int64_t{mesh.size(Axis::pp)} * mesh.size(Axis::tp) * mesh.size(Axis::ep);
+  const std::int64_t zero = mesh.size(Axis::data) > 1 ? options.mesh.zero : 0;
+  return ((zero < 3 ? model.weights : 0) + (zero < 2 ? model.gradients : 0) + (zero < 1 ? model.optimizer : 0)) / parts;
+}
+
+/// f(), unless the options turn out to be impossible: then the reason.
+template <class F>
+std::string reason_against(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::usage) throw;
+    return error.reason();
+  }
+  return "";
+}
+
+}  // namespace
 
 std::vector<MeshShape> meshes(int ranks, int experts) {
   std::vector<MeshShape> all;
-  const auto divides = [](int part, int whole) { return whole % part == 0; };
   for (int pp = 1; pp <= ranks; ++pp)
     for (int tp = 1; divides(pp, ranks) && tp <= ranks / pp; ++tp)
       for (int cp = 1; divides(pp * tp, ranks) && cp <= ranks / pp / tp; ++cp) {
@@ -20,28 +51,154 @@ std::vector<MeshShape> meshes(int ranks, int experts) {
   return all;
 }
 
-Search search(const std::vector<MeshShape>& meshes, const std::function<TrainOptions(const MeshShape&)>& options_on,
-              const DryProgram& program, const MachineModel& machine, double memory) {
-  Search result;
-  for (const MeshShape& mesh : meshes) {
-    try {
-      const TrainOptions options = options_on(mesh);
-      const RankMemory need = largest_memory(options, program);
-      if (static_cast<double>(need.peak) > memory) {
-        result.too_large.emplace_back(mesh, need);
-        continue;
+std::vector<Alternatives> combinations(const TrainOptions& given, const Space& space) {
+  std::vector<Alternatives> all;
+  const auto some = [](const auto& values, bool all_of_them) {
+    return std::span(values).first(all_of_them ? values.size() : 1);
+  };
+  for (const MeshShape& mesh : space.meshes)
+    for (const std::string& pipeline : some(space.pipelines, mesh.size(Axis::pp) > 1))
+      for (const std::int64_t micro_batch : space.micro_batches) {
+        TrainOptions o = given;
+        o.mesh.axes = to_string(mesh);
+        o.mesh.pipeline = pipeline;
+        o.batch.micro_batch = micro_batch;
+        all.emplace_back();
+        for (std::size_t i = 0; i < space.recompute.size(); ++i)
+          for (const std::int64_t zero : some(space.zero, mesh.size(Axis::data) > 1)) {
+            o.mesh.zero = zero;
+            o.precision.recompute = space.recompute[i];
+            all.back().push_back({o, i});
+          }
       }
-      result.choices.push_back({mesh, predict(options, program, machine), need});
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::usage) throw;
-      result.impossible.emplace_back(mesh, error.reason());
+  return all;
+}
+
+namespace {
+
+class Searching {
+ public:
+  Searching(const DryProgram& program, const ModelFacts& model, const MachineModel& machine, const SearchLimits& limits)
+      : program_(program), model_(model), machine_(machine), limits_(limits) {}
+
+  Search run(std::vector<Alternatives> possible, Search found) {
+    found_ = std::move(found);
+    std::vector<std::pair<double, std::size_t>> order;  // bound, which
+    for_each_at_once(possible.size(), limits_.threads, [&](std::size_t which) {
+      for (const Alternative& alternative : possible[which])
+        if (const std::optional<double> bound = bound_if_it_may_fit(alternative.options)) {
+          const std::scoped_lock lock(mutex_);
+          order.emplace_back(*bound, which);
+          break;
+        }
+    });
+    std::sort(order.begin(), order.end());
+    for_each_at_once(order.size(), limits_.threads, [&](std::size_t i) {
+      if (!is_too_slow(order[i].first)) predict(possible[order[i].second], order[i].second);
+    });
+    for (auto& [place, choice] : best_) found_.choices.push_back(std::move(choice));
+    if (!found_.choices.empty()) found_.smallest.reset();
+    return std::move(found_);
+  }
+
+ private:
+  bool fits(std::int64_t bytes) const { return static_cast<double>(bytes) <= limits_.memory; }
+
+  bool is_too_slow(double bound) {
+    const std::scoped_lock lock(mutex_);
+    return best_.size() == limits_.shown && bound > best_.rbegin()->first.first;
+  }
+
+  /// The least time of a step; nothing if it certainly does not fit.
+  std::optional<double> bound_if_it_may_fit(const TrainOptions& options) {
+    LowerBound bound{.memory = static_bytes(options, model_)};
+    std::string reason;
+    if (fits(bound.memory)) reason = reason_against([&] { bound = lower_bound(options, outline_of(options)); });
+    if (reason.empty() && fits(bound.memory)) return bound.seconds;
+    const std::scoped_lock lock(mutex_);
+    if (reason.empty())
+      note_too_large(options, bound.memory);
+    else
+      found_.impossible.emplace_back(options, reason);
+    return std::nullopt;
+  }
+
+  void predict(const Alternatives& alternatives, std::size_t which) {
+    std::vector<const Alternative*> fitting;
+    for (const Alternative& alternative : alternatives) {
+      const auto is_certainly_faster = [&](const Alternative* other) {
+        const std::int64_t zero = other->options.mesh.zero, own = alternative.options.mesh.zero;
+        return other->recomputes <= alternative.recomputes && (zero == own || (1 <= zero && zero <= own));
+      };
+      if (std::ranges::any_of(fitting, is_certainly_faster)) continue;
+      const std::optional<double> bound = bound_if_it_may_fit(alternative.options);
+      if (bound && !is_too_slow(*bound) && predict_one(alternative.options, which)) fitting.push_back(&alternative);
     }
   }
-  std::stable_sort(result.choices.begin(), result.choices.end(),
-                   [](const Choice& a, const Choice& b) { return a.prediction.seconds < b.prediction.seconds; });
-  std::stable_sort(result.too_large.begin(), result.too_large.end(),
-                   [](const auto& a, const auto& b) { return a.second.peak < b.second.peak; });
-  return result;
+
+  /// Settings that differ in the schedule and the ZeRO stage alone share it.
+  const Outline& outline_of(const TrainOptions& options) {
+    Once* once = nullptr;
+    {
+      const std::scoped_lock lock(mutex_);
+      once = &outlines_[{options.mesh.axes, *options.batch.micro_batch, options.precision.recompute}];
+    }
+    std::call_once(once->flag, [&] { once->outline = outline(options, program_, machine_); });
+    return once->outline;
+  }
+
+  /// Whether it fits.
+  bool predict_one(const TrainOptions& options, std::size_t which) {
+    Prediction prediction = plan::predict(options, program_, machine_);
+    const std::int64_t need = prediction.most_memory().peak;
+    const std::scoped_lock lock(mutex_);
+    ++found_.predicted;
+    if (!fits(need)) {
+      note_too_large(options, need);
+      return false;
+    }
+    const double seconds = prediction.seconds;
+    best_.emplace(std::pair(seconds, which), Choice{options, std::move(prediction)});
+    if (best_.size() > limits_.shown) best_.erase(std::prev(best_.end()));
+    return true;
+  }
+
+  /// With `mutex_` locked.
+  void note_too_large(const TrainOptions& options, std::int64_t bytes) {
+    if (!found_.smallest || bytes < found_.smallest->second) found_.smallest = {options, bytes};
+  }
+
+  struct Once {
+    std::once_flag flag;
+    Outline outline;
+  };
+
+  const DryProgram& program_;
+  const ModelFacts& model_;
+  const MachineModel& machine_;
+  const SearchLimits& limits_;
+  std::mutex mutex_;
+  std::map<std::tuple<std::string, std::int64_t, std::string>, Once> outlines_;
+  Search found_;
+  std::multimap<std::pair<double, std::size_t>, Choice> best_;  // by seconds, and as wanted
+};
+
+}  // namespace
+
+Search search(const std::vector<Alternatives>& wanted,
+              const std::function<TrainOptions(const TrainOptions&)>& make_ready, const DryProgram& program,
+              const ModelFacts& model, const MachineModel& machine, const SearchLimits& limits) {
+  Search found;
+  std::vector<Alternatives> possible;
+  for (const Alternatives& alternatives : wanted) {
+    possible.emplace_back();
+    for (const auto& [options, recomputes] : alternatives) {
+      const std::string reason = reason_against([&] { possible.back().push_back({make_ready(options), recomputes}); });
+      if (!reason.empty()) found.impossible.emplace_back(options, reason);
+    }
+    found.possible += static_cast<std::int64_t>(possible.back().size());
+  }
+  return Searching(program, model, machine, limits).run(std::move(possible), std::move(found));
 }
 
 }  // namespace trireme::plan

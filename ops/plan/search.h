@@ -1,8 +1,15 @@
-// Finds the best mesh: predicts every mesh of a number of ranks, and sorts those that fit by the time of a step.
-// Read next: ops/plan/predict.h, examples/plan.cpp.
+// Finds the fastest settings for a number of devices: every combination of mesh, micro-batch, ZeRO stage, recomputation
+// and schedule that is possible, fits, and is not certain to be slower than those found.
+//
+// Few are simulated. Many need too much memory for their weights alone. Of the others a bound is found, of memory and
+// time (ops/plan/predict.h), which costs little and serves all schedules and ZeRO stages. They are predicted in the
+// order of their bounds, until the next bound is above the times of the best: a branch and bound. Recomputing more takes
+// longer, and so do the ZeRO stages 2 and 3, which communicate more: both are tried only where less does not fit.
+// Read next: ops/plan/search.cpp, examples/plan.cpp.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,23 +18,51 @@
 
 namespace trireme::plan {
 
-/// A mesh that fits.
-struct Choice {
-  MeshShape mesh;
-  Prediction prediction;
-  RankMemory memory;
-};
-struct Search {
-  std::vector<Choice> choices;                                ///< the fastest first
-  std::vector<std::pair<MeshShape, std::string>> impossible;  ///< and why
-  std::vector<std::pair<MeshShape, RankMemory>> too_large;    ///< the smallest first
+/// What to choose from.
+struct Space {
+  std::vector<MeshShape> meshes;
+  std::vector<std::int64_t> micro_batches;
+  std::vector<std::int64_t> zero;      ///< stages; the first of them where there is only one data-parallel rank
+  std::vector<std::string> recompute;  ///< those that recompute less, first
+  std::vector<std::string> pipelines;  ///< the first of them where there is one stage
 };
 
 /// All meshes of `ranks` ranks, with `ep` up to `experts`.
 std::vector<MeshShape> meshes(int ranks, int experts);
 
-/// `options_on` returns the options of a run on a mesh, and throws ExitCode::usage if there can be none.
-Search search(const std::vector<MeshShape>& meshes, const std::function<TrainOptions(const MeshShape&)>& options_on,
-              const DryProgram& program, const MachineModel& machine, double memory);
+/// Settings that differ in the ZeRO stage and recomputation alone.
+struct Alternative {
+  TrainOptions options;
+  std::size_t recomputes;  ///< place in Space::recompute
+};
+using Alternatives = std::vector<Alternative>;
+
+/// `space` around `given`; not all of them are possible.
+std::vector<Alternatives> combinations(const TrainOptions& given, const Space& space);
+
+/// Settings that fit.
+struct Choice {
+  TrainOptions options;
+  Prediction prediction;
+};
+struct Search {
+  std::vector<Choice> choices;                                   ///< the fastest, first; as many as were asked for
+  std::int64_t possible = 0, predicted = 0;                      ///< how many were
+  std::vector<std::pair<TrainOptions, std::string>> impossible;  ///< and why
+  /// If none fits: the one that needs least memory, and how many bytes at least.
+  std::optional<std::pair<TrainOptions, std::int64_t>> smallest;
+};
+
+struct SearchLimits {
+  double memory = 0;      ///< of a device, in bytes
+  std::size_t shown = 1;  ///< how many choices to find
+  int threads = 1;        ///< that search
+};
+
+/// `make_ready`: fills in what can be inferred, and throws ExitCode::usage for options that are impossible. `model`: that
+/// of `program`.
+Search search(const std::vector<Alternatives>& wanted,
+              const std::function<TrainOptions(const TrainOptions&)>& make_ready, const DryProgram& program,
+              const ModelFacts& model, const MachineModel& machine, const SearchLimits& limits);
 
 }  // namespace trireme::plan

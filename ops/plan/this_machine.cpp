@@ -33,7 +33,7 @@ class ThisMachine::Kernels {
  public:
   Trace::Measure timer(const std::string& setting) {
     return [this, setting](const ProfileEvent& call, const std::function<void()>& compute, int step) {
-      const std::string key = setting + identity(call);
+      const Key key(setting, identity(call));
       if (known(key)) return;
       const Stopwatch stopwatch;
       compute();
@@ -44,7 +44,7 @@ class ThisMachine::Kernels {
     };
   }
   double seconds(const std::string& setting, const ProfileEvent& call) const {
-    const Samples& samples = samples_.at(setting + identity(call));
+    const Samples& samples = samples_.at({setting, identity(call)});
     return median(samples.later.empty() ? samples.first_step : samples.later);
   }
 
@@ -54,14 +54,16 @@ class ThisMachine::Kernels {
     std::vector<double> first_step, later;  // the first step touches memory for the first time
   };
 
-  bool known(const std::string& key) {
+  using Key = std::pair<std::string, CallIdentity>;
+
+  bool known(const Key& key) {
     const std::scoped_lock lock(mutex_);
     const auto found = samples_.find(key);
     return found != samples_.end() && found->second.later.size() >= enough;
   }
 
   std::mutex mutex_;
-  std::map<std::string, Samples, std::less<>> samples_;
+  std::map<Key, Samples> samples_;
 };
 
 // ---- exchanges ------------------------------------------------------------------------------------------------------

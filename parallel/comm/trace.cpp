@@ -1,12 +1,6 @@
 #include "parallel/comm/trace.h"
 
-#include <fmt/format.h>
-
 namespace trireme {
-
-std::string identity(const ProfileEvent& call) {
-  return fmt::format("{} {} {:.0f} {:.0f}", call.name, call.detail, call.cost.flops, call.cost.bytes);
-}
 
 // The time that recording takes is not the program's.
 void Trace::add(EventKind kind, int index, double host_seconds) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/dry_run.h"
@@ -21,6 +22,12 @@
 #include "parallel/comm/collective.h"
 
 namespace trireme {
+
+/// What tells a kernel's call from others that may take another time: its name, its tensors and its least work.
+using CallIdentity = std::tuple<std::string, std::string, double, double>;
+inline CallIdentity identity(const ProfileEvent& call) {
+  return {call.name, call.detail, call.cost.flops, call.cost.bytes};
+}
 
 class Trace final : public DryListener {
  public:
@@ -67,7 +74,7 @@ class Trace final : public DryListener {
   void add(EventKind kind, int index, double host_seconds);
 
   Measure measure_;
-  std::map<std::string, int, std::less<>> numbers_;  // of kernels, by what identifies a call
+  std::map<CallIdentity, int> numbers_;  // of kernels
   std::vector<ProfileEvent> kernels_;
   std::vector<Transfer> transfers_;
   std::vector<Group> groups_;
@@ -75,8 +82,5 @@ class Trace final : public DryListener {
   int marks_ = 0;
   Stopwatch since_event_;
 };
-
-/// What tells a kernel's call from others that may take another time: its name, its tensors and its least work.
-std::string identity(const ProfileEvent& call);
 
 }  // namespace trireme

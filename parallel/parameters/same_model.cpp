@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -29,20 +30,15 @@ struct Record {
   std::array<std::uint64_t, kinds> values{};  // of the parameters of each kind
 };
 
-/// The coordinates of a rank of the world on the axes that matter here.
-struct Coordinates {
-  int stage, ep, tp;
-};
+/// What ranks have in common that hold copies of the parameters of a kind: their stage, and the coordinates on ep and tp
+/// that cut those parameters.
+using Holders = std::array<int, 3>;
 
-Coordinates coordinates_of(int rank, const DeviceMesh& mesh) {
+Holders holders_of(int rank, std::size_t kind, const DeviceMesh& mesh) {
   const int tp = mesh.size(Axis::tp), data = mesh.size(Axis::data);
-  return {rank / tp / data, rank / tp % data % mesh.size(Axis::ep), rank % tp};
-}
-
-bool have_copies(const Coordinates& a, const Coordinates& b, std::size_t kind) {
-  const bool same_ep = a.ep == b.ep || kind == everywhere || kind == cut_over_tp;
-  const bool same_tp = a.tp == b.tp || kind == everywhere || kind == cut_over_ep;
-  return a.stage == b.stage && same_ep && same_tp;
+  const bool ep_matters = kind == cut_over_ep || kind == cut_over_both;
+  const bool tp_matters = kind == cut_over_tp || kind == cut_over_both;
+  return {rank / tp / data, ep_matters ? rank / tp % data % mesh.size(Axis::ep) : 0, tp_matters ? rank % tp : 0};
 }
 
 std::string line_of(const Parameter& p) {
@@ -84,16 +80,13 @@ std::optional<Difference> find_difference(const std::vector<Record>& records, co
   const int ranks = static_cast<int>(records.size());
   const auto record = [&](int rank) -> const Record& { return records[static_cast<std::size_t>(rank)]; };
   for (std::size_t what = 0; what <= kinds; ++what) {  // descriptions come first: they explain differences of values
-    for (int b = 1; b < ranks; ++b) {
-      const Coordinates here = coordinates_of(b, mesh);
-      for (int a = 0; a < b; ++a) {
-        const std::size_t kind = what == 0 ? everywhere : what - 1;
-        if (!have_copies(coordinates_of(a, mesh), here, kind)) continue;
-        const bool same = what == 0 ? record(a).description == record(b).description
-                                    : record(a).values.at(kind) == record(b).values.at(kind);
-        if (!same) return Difference{a, b, what == 0 ? std::nullopt : std::optional(kind)};
-        break;  // b is like the first rank of its class
-      }
+    const std::size_t kind = what == 0 ? everywhere : what - 1;
+    std::map<Holders, int> firsts;
+    for (int b = 0; b < ranks; ++b) {
+      const int a = firsts.try_emplace(holders_of(b, kind, mesh), b).first->second;
+      const bool same = what == 0 ? record(a).description == record(b).description
+                                  : record(a).values.at(kind) == record(b).values.at(kind);
+      if (!same) return Difference{a, b, what == 0 ? std::nullopt : std::optional(kind)};
     }
   }
   return std::nullopt;

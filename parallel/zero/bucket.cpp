@@ -36,16 +36,46 @@ void choose_groups(ZeroBucket& bucket, const std::vector<Axis>& axes, const Devi
   }
 }
 
+/// Whether all ranks have as much of it.
+bool is_even(const Shard& shard) { return shard.parameter->local.size(shard.dim) % shard.ranks() == 0; }
+
+// Even shards come first in a piece, and so at the same place on every rank: pack() then copies those of all ranks at
+// once.
 void lay_out(ZeroBucket& bucket) {
   for (int rank = 0; rank < bucket.ranks(); ++rank) {
-    std::vector<std::int64_t> starts;
+    std::vector<std::int64_t> starts(bucket.shards.size());
     std::int64_t end = 0;
-    for (const ShardPtr& shard : bucket.shards) {
-      starts.push_back(end);
-      end += shard->shape(rank).count();
-    }
+    for (const bool even : {true, false})
+      for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
+        if (is_even(*bucket.shards[i]) != even) continue;
+        starts[i] = end;
+        end += bucket.shards[i]->shape(rank).count();
+      }
     bucket.offsets.push_back(std::move(starts));
+    bucket.ends.push_back(end);
     bucket.piece = std::max(bucket.piece, (end + piece_alignment - 1) / piece_alignment * piece_alignment);
+  }
+}
+
+/// Calls f(in the pieces, in the local tensor) with views of all shards of all ranks, [..] or, of several ranks, [n, ..].
+template <class F>
+void for_each_place(const ZeroBucket& bucket, const Tensor& pieces, const std::vector<Tensor>& locals, const F& f) {
+  for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
+    const Shard& shard = *bucket.shards[i];
+    const int n = bucket.ranks(), dim = shard.dim;
+    if (is_even(shard) && locals[i].dims() < Shape::max_dims) {
+      const Tensor own = shard.part(locals[i], 0), theirs = bucket.in_piece(view::select(pieces, 0, 0), i, 0);
+      const auto of_all = [n](const Tensor& first, std::int64_t stride) {
+        std::vector<std::int64_t> shape = {n}, strides = {stride};
+        shape.insert(shape.end(), first.shape().begin(), first.shape().end());
+        strides.insert(strides.end(), first.strides().begin(), first.strides().end());
+        return first.as_strided(Shape(shape), Shape(strides), 0);  // [n, ..]
+      };
+      f(of_all(theirs, bucket.piece), of_all(own, own.size(dim) * own.strides()[dim]));
+      continue;
+    }
+    for (int rank = 0; rank < n; ++rank)
+      f(bucket.in_piece(view::select(pieces, 0, rank), i, rank), shard.part(locals[i], rank));
   }
 }
 
@@ -84,27 +114,22 @@ Tensor ZeroBucket::in_piece(const Tensor& piece_of_rank, std::size_t i, int rank
 }
 
 void ZeroBucket::pack(const std::vector<Tensor>& locals, const Tensor& pieces) const {
+  for_each_place(*this, pieces, locals, [](Tensor in_pieces, const Tensor& local) { copy(local, in_pieces); });
+  const auto [least, most] = std::minmax_element(ends.begin(), ends.end());
+  if (*least == *most) {
+    Tensor padding = view::slice(pieces, 1, *most, piece - *most);  // [n, padding]
+    kernels(padding.device()).fill(padding, 0);
+    return;
+  }
   for (int rank = 0; rank < ranks(); ++rank) {
-    const Tensor theirs = view::select(pieces, 0, rank);  // [piece]
-    std::int64_t end = 0;
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      Tensor place = in_piece(theirs, i, rank);
-      copy(shards[i]->part(locals[i], rank), place);
-      end += place.count();
-    }
-    Tensor padding = view::slice(theirs, 0, end, piece - end);
+    const std::int64_t end = ends[static_cast<std::size_t>(rank)];
+    Tensor padding = view::slice(view::select(pieces, 0, rank), 0, end, piece - end);
     kernels(padding.device()).fill(padding, 0);
   }
 }
 
 void ZeroBucket::unpack(const Tensor& pieces, const std::vector<Tensor>& locals) const {
-  for (int rank = 0; rank < ranks(); ++rank) {
-    const Tensor theirs = view::select(pieces, 0, rank);  // [piece]
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      Tensor place = shards[i]->part(locals[i], rank);
-      copy(in_piece(theirs, i, rank), place);
-    }
-  }
+  for_each_place(*this, pieces, locals, [](const Tensor& in_pieces, Tensor local) { copy(in_pieces, local); });
 }
 
 std::vector<Tensor> ZeroBucket::values() const {

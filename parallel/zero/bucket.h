@@ -69,6 +69,7 @@ struct ZeroBucket {
   std::vector<Tensor> values() const;  ///< the parameters' local tensors
 
   std::vector<std::vector<std::int64_t>> offsets;  // [rank][shard], in a piece
+  std::vector<std::int64_t> ends;                  // [rank], of the shards in a piece; then zeros
 };
 
 /// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. Fills

@@ -15,7 +15,7 @@ namespace {
 /// Two nodes of two; everything is 1.
 constexpr const char* easy =
     R"({"name": "easy", "ranks_per_node": 2,
-        "device": {"bf16_tflops": 1, "f32_tflops": 0.5, "memory_gb": 1, "memory_gb_per_s": 1,
+        "device": {"bf16_tflops": 1, "f32_tflops": 0.5, "memory_gb": 1, "reserved_gb": 0, "memory_gb_per_s": 1,
                    "efficiency": {"products": 1, "attention": 0.5, "memory": 1}, "kernel_us": 3},
         "within": {"latency_us": 1, "gb_per_s": 1}, "between": {"latency_us": 10, "gb_per_s": 0.1}})";
 
@@ -71,6 +71,11 @@ TEST_CASE("a file of a machine that is wrong names its field") {
   };
   refused(with("\"bf16_tflops\": 1,", ""), "\"device\" has no \"bf16_tflops\"");
   refused(with("\"memory_gb\": 1,", "\"memory_gb\": -1,"), "\"memory_gb\" is -1");
+  refused(with("\"reserved_gb\": 0", "\"reserved_gb\": 2"), "\"reserved_gb\" is 2, all of \"memory_gb\"");
+  const std::string_view name = "\"name\": \"easy\",";
+  refused(with(std::string(name), std::string(name) + "\"operation\": {\"watts\": 1},"), "watts");
+  refused(with(std::string(name), std::string(name) + "\"operation\": {\"failures_per_device_year\": 1},"),
+          "\"save_gb_per_s_per_node\" above 0");
   refused(with("\"products\": 1", "\"products\": 2"), "\"products\" is 2");
   refused(with("\"name\": \"easy\",", ""), "the file has no \"name\"");
   refused(with("\"kernel_us\"", "\"kernels\""), "\"device\" has a field \"kernels\"");

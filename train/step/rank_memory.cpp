@@ -14,17 +14,14 @@
 namespace trireme {
 namespace {
 
-constexpr int dry_steps = 2;  // the second has everything that the first one made
-
-/// Within a dry run.
-void make_dry_steps(TrainOptions o, const DryProgram& program, int rank, Trace* trace = nullptr,
-                    std::shared_ptr<DryFacts> facts = nullptr) {
+void make_dry_steps(TrainOptions o, const DryProgram& program, int rank, int steps, Trace* trace,
+                    std::shared_ptr<DryFacts> facts) {
   o.guards.check_replicas = 0;  // not in every step
   const auto mesh =
       std::make_shared<const DeviceMesh>(dry_world(o.mesh.shape.ranks(), rank, trace, std::move(facts)), o.mesh.shape);
   Trainer trainer(program.model(o, mesh), o);
   const Trainer::NextBatch next_batch = copies_of_sample(program, o.batch_sizes().micro_batch, 0);
-  for (int step = 0; step < dry_steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     make_steps(trainer, next_batch, 1);
     if (trace != nullptr) trace->mark();
   }
@@ -42,14 +39,16 @@ void on_own_thread(const TrainOptions& options, const std::function<void()>& bod
   if (error) std::rethrow_exception(error);
 }
 
-RankMemory memory_of_steps(const TrainOptions& o, const DryProgram& program, int rank) {
+/// Within a dry run.
+RankMemory memory_of_steps(const TrainOptions& o, const DryProgram& program, int rank, int steps,
+                           Trace* trace = nullptr, std::shared_ptr<DryFacts> facts = nullptr) {
   const Device device = o.precision.tensor_device();
-  const DryRun dry;
   try {
-    make_dry_steps(o, program, rank);
+    make_dry_steps(o, program, rank, steps, trace, std::move(facts));
   } catch (const Error&) {
     constexpr std::int64_t most = std::int64_t{1} << 44;  // bytes: no machine has as many
-    if (memory_used(device).peak < most) throw;           // otherwise addresses ran out: so much is needed at least
+    if (trace != nullptr || memory_used(device).peak < most) throw;
+    // Otherwise addresses ran out: so much is needed at least.
   }
   return memory_used(device);
 }
@@ -84,7 +83,8 @@ RankMemory memory_of_rank(const TrainOptions& options, const DryProgram& program
     const auto of_micro_batches = [&](std::int64_t count) {
       TrainOptions o = options;
       o.batch = {.micro_batch = samples, .global_batch = std::nullopt, .micro_batches = count};
-      return memory_of_steps(o, program, rank);
+      const DryRun dry;
+      return memory_of_steps(o, program, rank, 2);  // the second has everything that the first one made
     };
     return extrapolated(of_micro_batches, sizes.micro_batches, most_micro_batches);
   };
@@ -144,14 +144,16 @@ RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program
   return memory;
 }
 
-void dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
-                   std::shared_ptr<DryFacts> facts, OwnCores::Share cores) {
+RankMemory dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
+                         std::shared_ptr<DryFacts> facts, OwnCores::Share cores, int steps) {
+  RankMemory memory;
   on_own_thread(options, [&] {
     std::optional<OwnCores> own_cores;
     if (cores.parts > 0) own_cores.emplace(cores.first, cores.parts);
     const DryRun dry(&trace, trace.measures());
-    make_dry_steps(options, program, rank, &trace, std::move(facts));
+    memory = memory_of_steps(options, program, rank, steps, &trace, std::move(facts));
   });
+  return memory;
 }
 
 }  // namespace trireme

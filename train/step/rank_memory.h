@@ -50,10 +50,11 @@ struct DryProgram {
 /// the model throws in a dry run, as one may that looks at what it computes.
 RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program, int rank);
 
-/// What rank `rank` does in two steps, of which the second is like all that follow; a mark ends each. `facts`: shared
-/// with the ranks whose traces are simulated together. `cores`: where it runs, if the trace measures.
-void dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
-                   std::shared_ptr<DryFacts> facts, OwnCores::Share cores = {});
+/// What rank `rank` does in some steps, of which the second is like all that follow; a mark ends each. Returns its
+/// memory. `facts`: shared with the ranks whose traces are simulated together. `cores`: where it runs, if the trace
+/// measures.
+RankMemory dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
+                         std::shared_ptr<DryFacts> facts, OwnCores::Share cores = {}, int steps = 2);
 
 /// Micro-batches of `samples` copies of the program's sample, with ids from `first_id` on, as if each were another.
 Trainer::NextBatch copies_of_sample(const DryProgram& program, std::int64_t samples, std::int64_t first_id);

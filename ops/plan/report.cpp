@@ -1,0 +1,188 @@
+#include "ops/plan/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "train/program/units.h"
+
+namespace trireme::plan {
+namespace {
+
+using nlohmann::ordered_json;
+
+double global_batch(const Choice& choice) { return static_cast<double>(choice.options.batch_sizes().global_batch); }
+int devices(const Choice& choice) { return choice.options.mesh.shape.ranks(); }
+
+double targets_per_second(const Question& question, const Choice& choice) {
+  return global_batch(choice) * static_cast<double>(question.targets) / choice.prediction.seconds;
+}
+
+/// The share of the devices' peak that the model's own FLOPs need (Chowdhery et al. 2022, "PaLM", appendix B).
+double model_flops_utilization(const Question& question, const Choice& choice) {
+  const Cluster::DeviceFigures& device = question.cluster.device;
+  const double peak = choice.options.precision.dtype == DType::f32 ? device.f32_flops : device.bf16_flops;
+  return question.model.flops * global_batch(choice) / choice.prediction.seconds / (peak * devices(choice));
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.1f} ms", 1e3 * seconds) : fmt::format("{:.2f} s", seconds);
+}
+
+double need(const Choice& choice) { return static_cast<double>(choice.prediction.most_memory().peak); }
+
+std::string line(const Question& question, const Choice& choice) {
+  return fmt::format("{:>9}  {:>8} {}  MFU {:4.1f} %  {:>9} a rank  {}\n", seconds_text(choice.prediction.seconds),
+                     format_count(targets_per_second(question, choice)), question.per_second,
+                     100 * model_flops_utilization(question, choice), format_bytes(need(choice)),
+                     settings_text(choice.options));
+}
+
+std::string whole_training(const Question& question, const Choice& choice) {
+  const Outlook o = outlook(question, choice);
+  const Operation& figures = question.cluster.operation;
+  std::string text = fmt::format("\n{} targets: {} on {} devices, {} device hours", format_count(question.train_on),
+                                 format_duration(o.seconds), devices(choice), format_count(o.device_hours));
+  if (o.dollars > 0) text += fmt::format(", {} dollars", format_count(o.dollars));
+  if (o.joules > 0) text += fmt::format(", {:.1f} MWh", o.joules / 3.6e9);
+  text += '\n';
+  if (o.save_every > 0)
+    text += fmt::format(
+        "  {:.2g} interruptions expected; a save of {} takes {}: save every {}. Without any it takes {}\n",
+        o.interruptions, format_bytes(static_cast<double>(question.model.state())), format_elapsed(o.save_seconds),
+        format_duration(o.save_every), format_duration(o.undisturbed_seconds));
+  else if (figures.failures_per_device_year == 0)
+    text += "  the machine file has no \"failures_per_device_year\", so none are counted\n";
+  return text;
+}
+
+std::string nothing_fits(const Question& question, const Search& search) {
+  if (search.smallest) {
+    const auto& [options, bytes] = *search.smallest;
+    const double most = question.cluster.device.usable_memory(), needs = static_cast<double>(bytes);
+    return fmt::format("nothing fits into {}: the least, {} too much, is that of {}\n", format_bytes(most),
+                       format_bytes(needs - most), settings_text(options));
+  }
+  const auto& [options, reason] = search.impossible.front();
+  return fmt::format("nothing is possible; {}: {}\n", settings_text(options), reason);
+}
+
+ordered_json json_of(const Question& question, const Choice& choice) {
+  const Prediction& p = choice.prediction;
+  ordered_json parts_json, kernels, memory;
+  for (const auto& [name, seconds] : parts(p)) parts_json[name] = seconds;
+  for (const auto& [name, seconds] : slowest(p).kernels) kernels[name] = seconds;
+  const RankMemory& most = p.most_memory();
+  for (int c = 0; c < memory_categories; ++c)
+    memory[std::string(name(static_cast<MemoryCategory>(c)))] = most.at_peak[static_cast<std::size_t>(c)];
+  ordered_json result = {{"mesh", to_string(choice.options.mesh.shape)},
+                         {"pipeline", choice.options.mesh.pipeline},
+                         {"zero", choice.options.mesh.zero},
+                         {"recompute", choice.options.precision.recompute},
+                         {"micro_batch", choice.options.batch_sizes().micro_batch},
+                         {"global_batch", choice.options.batch_sizes().global_batch},
+                         {"step_seconds", p.seconds},
+                         {"targets_per_second", targets_per_second(question, choice)},
+                         {"mfu", model_flops_utilization(question, choice)},
+                         {"flops", p.flops},
+                         {"parts_seconds", parts_json},
+                         {"kernels_seconds", kernels},
+                         {"memory_bytes", most.peak},
+                         {"memory_at_peak", memory}};
+  if (question.train_on > 0) {
+    const Outlook o = outlook(question, choice);
+    result["training"] = {{"seconds", o.seconds},
+                          {"seconds_without_interruptions", o.undisturbed_seconds},
+                          {"interruptions", o.interruptions},
+                          {"save_seconds", o.save_seconds},
+                          {"save_every_seconds", o.save_every},
+                          {"device_hours", o.device_hours},
+                          {"dollars", o.dollars},
+                          {"joules", o.joules}};
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string settings_text(const TrainOptions& options) {
+  std::string text = "--mesh " + options.mesh.axes;
+  if (options.mesh.shape.size(Axis::pp) > 1) text += " --pipeline " + options.mesh.pipeline;
+  text += fmt::format(" --micro-batch {}", options.batch.micro_batch.value_or(1));
+  if (options.mesh.shape.size(Axis::data) > 1) text += fmt::format(" --zero {}", options.mesh.zero);
+  return text + " --recompute " + options.precision.recompute;
+}
+
+std::string parts_text(const Prediction& prediction) {
+  std::string text;
+  for (const auto& [name, seconds] : parts(prediction)) {
+    const double percent = 100 * seconds / prediction.seconds;
+    if (percent >= 0.5) text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, percent);
+  }
+  return text;
+}
+
+std::string why_slower(const Prediction& best, const Prediction& other) {
+  std::map<std::string, double> more;
+  for (const auto& [name, seconds] : parts(other)) more[name] += seconds;
+  for (const auto& [name, seconds] : parts(best)) more[name] -= seconds;
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, seconds] : more) sorted.emplace_back(100 * seconds / best.seconds, name);
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text;
+  for (const auto& [percent, name] : sorted)
+    if (percent >= 0.5) text += fmt::format("{}{} +{:.0f} %", text.empty() ? "" : ", ", name, percent);
+  return text;
+}
+
+Outlook outlook(const Question& question, const Choice& choice) {
+  const double per_step = global_batch(choice) * static_cast<double>(question.targets);
+  const int per_node = question.cluster.links.ranks_per_node;
+  return outlook(Job{.steps = std::ceil(question.train_on / per_step),
+                     .seconds_per_step = choice.prediction.seconds,
+                     .devices = devices(choice),
+                     .nodes = (devices(choice) + per_node - 1) / per_node,
+                     .checkpoint_bytes = static_cast<double>(question.model.state())},
+                 question.cluster.operation);
+}
+
+std::string to_text(const Question& question, const Search& search) {
+  std::string text =
+      fmt::format("{}; {} parameters, {}FLOP a sample\n", question.cluster.name,
+                  format_count(static_cast<double>(question.model.parameters)), format_count(question.model.flops));
+  for (const Choice& choice : search.choices) {
+    text += line(question, choice) + "           " + parts_text(choice.prediction) + "\n";
+    const Prediction& best = search.choices.front().prediction;
+    const std::string reason = why_slower(best, choice.prediction);
+    if (!reason.empty())
+      text += fmt::format("           {:.1f} % slower than the first: {}\n",
+                          100 * (choice.prediction.seconds / best.seconds - 1), reason);
+  }
+  text += fmt::format("{} settings are possible, of which {} were simulated; {} are not\n", search.possible,
+                      search.predicted, search.impossible.size());
+  if (search.choices.empty()) return text + nothing_fits(question, search);
+  const Choice& best = search.choices.front();
+  text += "memory: " + to_string(best.prediction.most_memory()) + "\n";
+  if (question.train_on > 0) text += whole_training(question, best);
+  if (!question.command.empty())
+    text += fmt::format("\nmpirun -n {} {} {}\n", devices(best), question.command, settings_text(best.options));
+  return text;
+}
+
+std::string to_json(const Question& question, const Search& search) {
+  ordered_json result = {{"machine", question.cluster.name},
+                         {"parameters", question.model.parameters},
+                         {"flops_per_sample", question.model.flops},
+                         {"state_bytes", question.model.state()},
+                         {"possible", search.possible},
+                         {"simulated", search.predicted},
+                         {"impossible", search.impossible.size()},
+                         {"choices", ordered_json::array()}};
+  for (const Choice& choice : search.choices) result["choices"].push_back(json_of(question, choice));
+  return result.dump(2) + "\n";
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,37 @@
+// What `plan` found, as lines for people and as JSON. Read next: examples/plan.cpp.
+#pragma once
+
+#include <string>
+
+#include "ops/plan/cluster.h"
+#include "ops/plan/operation.h"
+#include "ops/plan/search.h"
+
+namespace trireme::plan {
+
+/// What the answers are about.
+struct Question {
+  Cluster cluster;
+  ModelFacts model;
+  std::int64_t targets = 1;  ///< tokens of a sample
+  std::string per_second;    ///< "tok/s"
+  double train_on = 0;       ///< targets of the whole training; 0: not asked
+  std::string command;       ///< that trains, but for settings_text(); empty: not asked
+};
+
+/// The flags that a search chooses: "--mesh dp=8,tp=2,pp=2 --pipeline 1f1b --micro-batch 2 --zero 1 --recompute full".
+std::string settings_text(const TrainOptions& options);
+
+/// The parts of a step, in percent of it: "products 61 %, pp 12 %, ...".
+std::string parts_text(const Prediction& prediction);
+
+/// The parts of which `other` has more than `best`, in percent of the step of `best`: "pp +9 %, tp +2 %"; empty: none.
+std::string why_slower(const Prediction& best, const Prediction& other);
+
+/// Of the whole training with a choice.
+Outlook outlook(const Question& question, const Choice& choice);
+
+std::string to_text(const Question& question, const Search& search);
+std::string to_json(const Question& question, const Search& search);
+
+}  // namespace trireme::plan
