@@ -99,7 +99,7 @@ std::string training_command(const std::vector<std::string>& arguments, const Pl
     if (argument.starts_with("--")) keep = !dropped.contains(argument.substr(2, argument.find('=') - 2));
     if (keep) text += " " + argument;
   }
-  return text + " --device cuda";
+  return text + (asked.task == "gpt" ? " --data TEXT" : "") + " --device cuda";
 }
 
 int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {

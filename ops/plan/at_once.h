@@ -1,4 +1,4 @@
-// Work that several threads share out: dry runs, of which each is independent of the others.
+// Runs independent pieces of work, such as dry runs, on several threads.
 #pragma once
 
 #include <algorithm>

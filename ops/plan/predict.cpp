@@ -218,4 +218,11 @@ ModelFacts model_facts(const TrainOptions& options, const DryProgram& program) {
           .offloaded = most(MemoryCategory::offloaded)};
 }
 
+std::int64_t least_memory(const TrainOptions& options, const ModelFacts& model) {
+  const MeshShape& mesh = options.mesh.shape;
+  const std::int64_t parts = std::int64_t{mesh.size(Axis::pp)} * mesh.size(Axis::tp) * mesh.size(Axis::ep);
+  const std::int64_t zero = mesh.size(Axis::data) > 1 ? options.mesh.zero : 0;
+  return ((zero < 3 ? model.weights : 0) + (zero < 2 ? model.gradients : 0) + (zero < 1 ? model.optimizer : 0)) / parts;
+}
+
 }  // namespace trireme::plan

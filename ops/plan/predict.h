@@ -65,4 +65,8 @@ struct ModelFacts {
 };
 ModelFacts model_facts(const TrainOptions& options, const DryProgram& program);
 
+/// Bytes that the largest rank needs at least: a mean share of the weights, and of what is not sharded with them. Costs
+/// nothing.
+std::int64_t least_memory(const TrainOptions& options, const ModelFacts& model);
+
 }  // namespace trireme::plan

@@ -182,6 +182,8 @@ std::string to_json(const Question& question, const Search& search) {
                          {"impossible", search.impossible.size()},
                          {"choices", ordered_json::array()}};
   for (const Choice& choice : search.choices) result["choices"].push_back(json_of(question, choice));
+  if (search.smallest)  // nothing fits
+    result["smallest"] = {{"flags", settings_text(search.smallest->first)}, {"memory_bytes", search.smallest->second}};
   return result.dump(2) + "\n";
 }
 

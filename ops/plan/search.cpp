@@ -16,15 +16,7 @@ namespace {
 
 bool divides(int part, int whole) { return whole % part == 0; }
 
-/// Bytes that a rank needs at least: a stage's share of the weights, and of what is not sharded with them.
-std::int64_t static_bytes(const TrainOptions& options, const ModelFacts& model) {
-  const MeshShape& mesh = options.mesh.shape;
-  const std::int64_t parts = std::int64_t{mesh.size(Axis::pp)} * mesh.size(Axis::tp) * mesh.size(Axis::ep);
-  const std::int64_t zero = mesh.size(Axis::data) > 1 ? options.mesh.zero : 0;
-  return ((zero < 3 ? model.weights : 0) + (zero < 2 ? model.gradients : 0) + (zero < 1 ? model.optimizer : 0)) / parts;
-}
-
-/// f(), unless the options turn out to be impossible: then the reason.
+/// Calls f(). If it finds the options impossible, returns the reason; else an empty text.
 template <class F>
 std::string reason_against(const F& f) {
   try {
@@ -93,6 +85,7 @@ class Searching {
         }
     });
     std::sort(order.begin(), order.end());
+    rank_threads_ = order.size() == 1 ? limits_.threads : 1;
     for_each_at_once(order.size(), limits_.threads, [&](std::size_t i) {
       if (!is_too_slow(order[i].first)) predict(possible[order[i].second], order[i].second);
     });
@@ -111,7 +104,7 @@ class Searching {
 
   /// The least time of a step; nothing if it certainly does not fit.
   std::optional<double> bound_if_it_may_fit(const TrainOptions& options) {
-    LowerBound bound{.memory = static_bytes(options, model_)};
+    LowerBound bound{.memory = least_memory(options, model_)};
     std::string reason;
     if (fits(bound.memory)) reason = reason_against([&] { bound = lower_bound(options, outline_of(options)); });
     if (reason.empty() && fits(bound.memory)) return bound.seconds;
@@ -149,7 +142,7 @@ class Searching {
 
   /// Whether it fits.
   bool predict_one(const TrainOptions& options, std::size_t which) {
-    Prediction prediction = plan::predict(options, program_, machine_);
+    Prediction prediction = plan::predict(options, program_, machine_, rank_threads_);
     const std::int64_t need = prediction.most_memory().peak;
     const std::scoped_lock lock(mutex_);
     ++found_.predicted;
@@ -177,6 +170,7 @@ class Searching {
   const ModelFacts& model_;
   const MachineModel& machine_;
   const SearchLimits& limits_;
+  int rank_threads_ = 1;  // for the ranks of one setting
   std::mutex mutex_;
   std::map<std::tuple<std::string, std::int64_t, std::string>, Once> outlines_;
   Search found_;

@@ -30,7 +30,7 @@ struct Space {
 /// All meshes of `ranks` ranks, with `ep` up to `experts`.
 std::vector<MeshShape> meshes(int ranks, int experts);
 
-/// Settings that differ in the ZeRO stage and recomputation alone.
+/// Settings that differ only in the ZeRO stage and recomputation.
 struct Alternative {
   TrainOptions options;
   std::size_t recomputes;  ///< place in Space::recompute

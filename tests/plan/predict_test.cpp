@@ -120,6 +120,7 @@ TEST_CASE("no prediction is below its lower bound") {
     CHECK(bound.seconds > 0);
     CHECK(bound.seconds <= prediction.seconds * (1 + 1e-9));
     CHECK(bound.memory <= prediction.most_memory().peak);
+    CHECK(least_memory(options, model_facts(options, program)) <= prediction.most_memory().peak);
   }
 }
 
@@ -180,7 +181,7 @@ TEST_CASE("a search finds the fastest that fit, and predicts few") {
   const GptOptions given = options_of({"--layers", "4", "--micro-batch", "1", "--global-batch", "16"});
   const Space space{.meshes = meshes(4, 0),
                     .micro_batches = {1, 2, 4},
-                    .zero = {0, 1},
+                    .zero = {0, 1, 2, 3},
                     .recompute = {"none", "full"},
                     .pipelines = {"1f1b", "gpipe"}};
   const double half = static_cast<double>(predict(given, program_of(given), ByFlops()).most_memory().peak) / 2;
