@@ -107,7 +107,22 @@ void MemoryPool::Block::release() {
 }
 
 void MemoryPool::Block::acquire() {
+  fill_ = nullptr;
   if (data_ == nullptr) data_ = pool_->take(bytes_, category_, pinned_for_);
+}
+
+void MemoryPool::Block::fill_on_use(std::function<void()> fill) {
+  release();
+  fill_ = std::move(fill);
+}
+
+void* MemoryPool::Block::contents() {
+  if (data_ == nullptr && fill_) {
+    const auto fill = std::exchange(fill_, nullptr);
+    acquire();
+    fill();
+  }
+  return data_;
 }
 
 void MemoryPool::Block::set_category(MemoryCategory category) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,10 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     void* data() const { return data_; }  ///< null while released
     void release();                       ///< gives the memory back to the pool and loses its contents; the block stays
     void acquire();                       ///< takes memory again, with undefined contents
+    /// Gives the memory back until contents() is called first; `fill` then writes them.
+    void fill_on_use(std::function<void()> fill);
+    /// data(), but what fill_on_use() has put off is done. By one thread at a time.
+    void* contents();
     std::size_t bytes() const { return bytes_; }
     void set_category(MemoryCategory category);  ///< what it is for from here on
 
@@ -102,6 +107,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     std::atomic<std::uint64_t> version_{0};
     Columns columns_;
     std::optional<Extremes> extremes_;
+    std::function<void()> fill_;  ///< not yet called
   };
 
   MemoryPool() = default;  ///< of host memory

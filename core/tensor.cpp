@@ -69,10 +69,11 @@ void* Tensor::raw() const& {
 void* Tensor::device_address() const {
   if (storage_ == nullptr) [[unlikely]]
     refuse_undefined("Tensor::data");
-  require(has_elements(), "Tensor::data",
+  void* const contents = storage_->contents();
+  require(contents != nullptr, "Tensor::data",
           "the elements of this tensor {} have been released; a sharded parameter is there only inside its unit",
           shape_);
-  return static_cast<std::byte*>(storage_->data()) + static_cast<std::size_t>(offset_) * size_of(dtype_);
+  return static_cast<std::byte*>(contents) + static_cast<std::size_t>(offset_) * size_of(dtype_);
 }
 
 Tensor Tensor::to(Device device) const {

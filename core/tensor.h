@@ -155,6 +155,9 @@ class Tensor {
   /// With undefined values; does nothing if they are there.
   void allocate_elements() const { block("Tensor::allocate_elements").acquire(); }
   bool has_elements() const { return storage_ != nullptr && storage_->data() != nullptr; }
+  /// Frees the memory until an element of the tensor or of a view is touched for the first time; `fill` then writes all
+  /// of them. For a weight of which ZeRO keeps a shard only.
+  void fill_on_use(std::function<void()> fill) const { block("Tensor::fill_on_use").fill_on_use(std::move(fill)); }
 
   /// Says that the last dim is not all of a vocabulary or not only that: it has padding, or is this rank's part of the
   /// whole. For cross_entropy(), softmax() and the like, which would otherwise take all columns for classes. All

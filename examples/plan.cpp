@@ -10,16 +10,23 @@
 // Read next: ops/plan/search.h, ops/plan/report.h, docs/planner.md.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "check/parity/models.h"
 #include "core/cores.h"
 #include "examples/tasks/list.h"
+#include "ops/plan/explain.h"
 #include "ops/plan/report.h"
 #include "ops/plan/this_machine.h"
 #include "train/options/options.h"
@@ -32,10 +39,9 @@ using namespace trireme;
 namespace {
 
 struct PlanOptions {
-  std::string task = "gpt", machine, tokens;
-  std::optional<std::int64_t> devices;
+  std::string task = "gpt", machine, devices, tokens, scaling = "strong";
   std::int64_t shown = 5;
-  bool json = false;
+  bool explain = false, json = false;
 };
 
 /// "2T": 2e12. Throws ExitCode::usage.
@@ -52,6 +58,23 @@ double count_of(const std::string& text) {
   if (error != std::errc() || end != digits.data() + digits.size() || !(value > 0) || value > 1e18)
     fail(ExitCode::usage, "--tokens", "expected a number above 0, as 300B or 2T, got '{}'; change --tokens", text);
   return value * unit;
+}
+
+/// "64,1024". Throws ExitCode::usage.
+std::vector<int> device_counts(const std::string& text) {
+  constexpr int most = 1 << 20;
+  std::vector<int> counts;
+  std::istringstream list(text);
+  for (std::string word; std::getline(list, word, ',');) {
+    int count = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+    if (error != std::errc() || end != word.data() + word.size() || count < 1 || count > most)
+      fail(ExitCode::usage, "--devices",
+           "'{}' of '{}' is no number of devices; expected some from 1 to {}, as 32 or 64,1024; change --devices", word,
+           text, most);
+    counts.push_back(count);
+  }
+  return counts;
 }
 
 /// On this machine, one mesh.
@@ -73,15 +96,15 @@ int plan_here(Task& task) {
   return 0;
 }
 
-/// What flags leave open.
-plan::Space space_of(const TrainOptions& given, const Flags& flags, const PlanOptions& asked, int experts) {
-  const auto open = [&](const std::string& flag) { return asked.devices && !flags.given(flag); };
+/// What flags leave open, on `devices`; 0: nothing, for --mesh.
+plan::Space space_of(const TrainOptions& given, const Flags& flags, int devices, int experts) {
+  const auto open = [&](const std::string& flag) { return devices > 0 && !flags.given(flag); };
   plan::Space space{.meshes = {given.mesh.shape},
                     .micro_batches = {given.batch_sizes().micro_batch},
                     .zero = {given.mesh.zero},
                     .recompute = {given.precision.recompute},
                     .pipelines = {given.mesh.pipeline}};
-  if (open("mesh")) space.meshes = plan::meshes(static_cast<int>(*asked.devices), experts);
+  if (open("mesh")) space.meshes = plan::meshes(devices, experts);
   if (open("micro-batch")) space.micro_batches = {1, 2, 4, 8, 16};
   if (open("zero")) space.zero = {0, 1, 2, 3};
   if (open("recompute")) space.recompute = {"none", "selective", "full"};
@@ -89,34 +112,38 @@ plan::Space space_of(const TrainOptions& given, const Flags& flags, const PlanOp
   return space;
 }
 
+/// As a shell reads it: in quotes where it would take characters for something else.
+std::string shell_word(const std::string& argument) {
+  constexpr std::string_view plain = "=,.:/_-+%@";
+  const bool is_plain = !argument.empty() && std::ranges::all_of(argument, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || plain.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (is_plain) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 /// The command line without what plan() chooses or alone understands.
 std::string training_command(const std::vector<std::string>& arguments, const PlanOptions& asked) {
   static const std::set<std::string, std::less<>> dropped = {
-      "machine", "devices", "show", "tokens", "json", "mesh", "pipeline", "micro-batch", "zero", "recompute", "task"};
+      "machine", "devices",  "scaling",     "show", "tokens",    "explain", "json",
+      "mesh",    "pipeline", "micro-batch", "zero", "recompute", "task"};
   std::string text = asked.task == "gpt" ? "build/bin/train_gpt" : "build/bin/train --task " + asked.task;
   bool keep = true;
   for (const std::string& argument : arguments) {
     if (argument.starts_with("--")) keep = !dropped.contains(argument.substr(2, argument.find('=') - 2));
-    if (keep) text += " " + argument;
+    if (keep) text += " " + shell_word(argument);
   }
   return text + (asked.task == "gpt" ? " --data TEXT" : "") + " --device cuda";
 }
 
-int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {
+plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, const TrainOptions& given, int devices) {
   plan::Question question;
   question.cluster = plan::read_cluster(asked.machine);
   question.targets = task.targets();
   question.per_second = task.unit_names().per_second;
   if (!asked.tokens.empty()) question.train_on = count_of(asked.tokens);
-  if (asked.devices) question.command = training_command(arguments, asked);
-  const TrainOptions given = task.options();
-  if (asked.devices && !flags.given("global-batch"))
-    fail(ExitCode::usage, "plan",
-         "--devices {} compares meshes that do the same work; expected --global-batch N; give it, or drop --devices",
-         *asked.devices);
-  if (asked.devices && flags.given("mesh") && given.mesh.shape.ranks() != *asked.devices)
-    fail(ExitCode::usage, "plan", "--mesh {} has {} ranks; expected {}, as --devices says; change or drop one of them",
-         to_string(given.mesh.shape), given.mesh.shape.ranks(), *asked.devices);
   const auto make_ready = [&](const TrainOptions& wanted) {
     TrainOptions& o = task.options();
     o = wanted;
@@ -128,14 +155,63 @@ int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const s
   };
   const DryProgram program = dry_program(parity_model(task), given);
   question.model = plan::model_facts(make_ready(given), program);
-  const plan::Space space = space_of(given, flags, asked, static_cast<int>(task.experts().count));
-  const plan::Search found = plan::search(plan::combinations(given, space), make_ready, program, question.model,
-                                          plan::ClusterModel(question.cluster),
-                                          {.memory = question.cluster.device.usable_memory(),
-                                           .shown = static_cast<std::size_t>(asked.shown),
-                                           .threads = static_cast<int>(usable_cores().size())});
-  fmt::print("{}", asked.json ? plan::to_json(question, found) : plan::to_text(question, found));
-  return found.choices.empty() ? 1 : 0;
+  const bool watched = devices > 0 && isatty(STDERR_FILENO) != 0;
+  const auto progress = [watched](std::int64_t simulated, double fastest) {
+    if (watched && fastest > 0) fmt::print(stderr, "\r{} simulated, the fastest {:.4g} s", simulated, fastest);
+  };
+  const plan::Space space = space_of(given, flags, devices, static_cast<int>(task.experts().count));
+  plan::Search found = plan::search(plan::combinations(given, space), make_ready, program, question.model,
+                                    plan::ClusterModel(question.cluster),
+                                    {.memory = question.cluster.device.usable_memory(),
+                                     .shown = static_cast<std::size_t>(asked.shown),
+                                     .threads = static_cast<int>(usable_cores().size()),
+                                     .progress = progress});
+  if (watched) fmt::print(stderr, "\r{:40}\r", "");
+  return {std::move(question), std::move(found)};
+}
+
+/// The fastest on the fewest devices, of `devices` times a power of two, on which the model fits, whatever flags say.
+std::optional<TrainOptions> what_would_fit(Task& task, const PlanOptions& asked, const TrainOptions& given,
+                                           int devices) {
+  const Flags none("plan", "");
+  PlanOptions one = asked;
+  one.shown = 1;
+  for (int more = 1; more <= 1024; more *= 2) {
+    const plan::Answer a = answer(task, none, one, given, devices * more);
+    if (!a.found.choices.empty()) return a.found.choices.front().options;
+  }
+  return std::nullopt;
+}
+
+int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {
+  const TrainOptions given = task.options();
+  const std::vector<int> counts = asked.devices.empty() ? std::vector<int>{0} : device_counts(asked.devices);
+  if (counts[0] > 0 && !flags.given("global-batch"))
+    fail(ExitCode::usage, "plan",
+         "--devices {} compares meshes that do the same work; expected --global-batch N; give it, or drop --devices",
+         asked.devices);
+  for (const int count : counts)
+    if (count > 0 && flags.given("mesh") && given.mesh.shape.ranks() != count)
+      fail(ExitCode::usage, "plan",
+           "--mesh {} has {} ranks; expected {}, as --devices says; change or drop one of them",
+           to_string(given.mesh.shape), given.mesh.shape.ranks(), count);
+  if (counts.size() == 1) {
+    plan::Answer a = answer(task, flags, asked, given, counts[0]);
+    if (counts[0] > 0) a.question.command = training_command(arguments, asked);
+    if (a.found.smallest)
+      a.would_fit = what_would_fit(task, asked, given, std::max(counts[0], given.mesh.shape.ranks()));
+    fmt::print("{}", asked.json ? plan::to_json(a) : plan::to_text(a));
+    if (asked.explain && !a.found.choices.empty()) fmt::print("{}", plan::explain(a.question, a.found.choices.front()));
+    return a.found.choices.empty() ? 1 : 0;
+  }
+  std::vector<plan::Answer> answers;
+  for (const int count : counts) {
+    TrainOptions there = given;
+    if (asked.scaling == "weak") *there.batch.global_batch = *given.batch.global_batch * count / counts[0];
+    answers.push_back(answer(task, flags, asked, there, count));
+  }
+  fmt::print("{}", asked.json ? plan::scaling_json(answers, counts) : plan::scaling_text(answers, counts));
+  return 0;
 }
 
 }  // namespace
@@ -153,16 +229,23 @@ int main(int argc, char** argv) {
     flags.add("machine", "FILE", asked.machine, "the machine, as a file of its figures; empty: this one, measured");
     const auto there = [&asked] { return !asked.machine.empty(); };
     const auto for_machine = [&] { flags.only_with("machine", "FILE", there); };
-    flags.add("devices", "N", asked.devices, "none",
+    flags.add("devices", "N[,N..]", asked.devices,
               "find the fastest mesh, micro-batch, ZeRO stage, recomputation and schedule on N devices, but for those "
-              "given; none: plan for --mesh",
-              Range::count());
+              "given; several: how training scales; empty: plan for --mesh");
     for_machine();
+    flags.add_choice("scaling", asked.scaling, {"strong", "weak"},
+                     "with several --devices: all have the same --global-batch, or one that grows with them from that "
+                     "of the first");
+    for_machine();
+    flags.only_with("devices", "several numbers", [&asked] { return asked.devices.find(',') != std::string::npos; });
     flags.add("tokens", "N", asked.tokens,
               "tokens, or other targets, to train on, as 300B or 2T: also says days, cost, energy and interruptions");
     for_machine();
     flags.add("show", "N", asked.shown, "how many of the fastest to print", Range::count());
     for_machine();
+    flags.add_switch("explain", asked.explain, "also go from FLOPs to the time of a step, in words and numbers", true);
+    for_machine();
+    flags.only_with("json", "off", [&asked] { return !asked.json; });
     flags.add_switch("json", asked.json, "print JSON", true);
     for_machine();
     task->declare_model(flags);

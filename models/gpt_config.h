@@ -138,8 +138,9 @@ std::string name_of(E chosen) {
 ///   gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b   Radford et al. 2019, table 2
 ///   llama-130m                                   Zhao et al. 2024 (GaLore), table 5
 ///   tinyllama-1.1b                               Zhang et al. 2024, table 1
-///   llama2-7b                                    Touvron et al. 2023, "Llama 2"
-///   llama3.2-1b, llama3.2-3b, llama3.1-8b        Grattafiori et al. 2024, table 3; model cards of Llama 3.2
+///   llama2-7b, llama2-13b, llama2-70b            Touvron et al. 2023, "Llama 2"
+///   llama3.1-8b, llama3.1-70b, llama3.1-405b     Grattafiori et al. 2024, table 3
+///   llama3.2-1b, llama3.2-3b                     model cards of Llama 3.2
 ///   mistral-7b, mixtral-8x7b                     Jiang et al. 2023, table 1; Jiang et al. 2024, table 1
 ///   mistral-nemo-12b                             Mistral AI 2024
 ///   qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b       Yang et al. 2024, "Qwen2.5 Technical Report"

@@ -36,7 +36,7 @@ GptConfig llama(std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, 
 }
 
 GptConfig llama3(std::int64_t layers, std::int64_t heads, std::int64_t width, std::int64_t ffn_width,
-                 const char* scaling, bool tied) {
+                 const char* scaling, bool tied = false) {
   GptConfig c = llama(layers, heads, 8, width, ffn_width, 131072);
   c.vocab = 128256;
   c.rope_base = 500000;
@@ -158,9 +158,13 @@ const std::vector<Preset>& presets() {
       {"llama-130m", llama(12, 12, 12, 768, 2048, 1024)},
       {"tinyllama-1.1b", llama(22, 32, 4, 2048, 5632, 2048)},
       {"llama2-7b", llama(32, 32, 32, 4096, 11008, 4096)},
+      {"llama2-13b", llama(40, 40, 40, 5120, 13824, 4096)},
+      {"llama2-70b", llama(80, 64, 8, 8192, 28672, 4096)},
       {"llama3.2-1b", llama3(16, 32, 2048, 8192, "llama3:32,8192", true)},
       {"llama3.2-3b", llama3(28, 24, 3072, 8192, "llama3:32,8192", true)},
-      {"llama3.1-8b", llama3(32, 32, 4096, 14336, "llama3:8,8192", false)},
+      {"llama3.1-8b", llama3(32, 32, 4096, 14336, "llama3:8,8192")},
+      {"llama3.1-70b", llama3(80, 64, 8192, 28672, "llama3:8,8192")},
+      {"llama3.1-405b", llama3(126, 128, 16384, 53248, "llama3:8,8192")},
       {"mistral-7b", mistral_7b()},
       {"mistral-nemo-12b", mistral_nemo()},
       {"mixtral-8x7b", mixtral()},

@@ -79,6 +79,12 @@ Build Build::to_be_loaded() const {
   return result;
 }
 
+Build Build::drawn_on_use(bool on) const {
+  Build result = *this;
+  result.drawn_on_use_ = on;
+  return result;
+}
+
 const LoraOptions* Build::lora() const { return lora_ != nullptr && lora_->adapts(name_) ? lora_.get() : nullptr; }
 
 ParameterList Build::parameters_below() const { return below(*parameters_, name_); }
@@ -149,7 +155,17 @@ ParameterPtr Build::parameter(std::string_view child, const Shape& global, const
     const MemoryScope scope(MemoryCategory::parameters);
     parameter->local = Tensor::empty(local_shape(global, placements, *mesh_, parameter->name), dtype_, device_);
   }
-  initialise(*parameter, to_be_loaded_ && !is_adapter(parameter->name) ? Init::zeros() : init, seed_);
+  const Init first = to_be_loaded_ && !is_adapter(parameter->name) ? Init::zeros() : init;
+  if (drawn_on_use_) {
+    parameter->local.fill_on_use([weak = std::weak_ptr(parameter), first] {
+      const ParameterPtr p = weak.lock();
+      require(p != nullptr, "build",
+              "the values of a parameter are needed for the first time after its model has gone");
+      initialise(*p, first, p->seed);
+    });
+  } else {
+    initialise(*parameter, first, seed_);
+  }
   require_grad(parameter->local);
   parameter->leaf().set_parameter();
   parameters_->push_back(parameter);

@@ -98,6 +98,9 @@ class Build {
   /// The same, but parameters begin as zeros: for a model whose weights are loaded before they are used, since to draw
   /// random numbers takes much longer than to load. Those of adapters are drawn, because the file may lack them.
   Build to_be_loaded() const;
+  /// The same, but parameters have no memory until something reads or writes their elements, which are drawn then. For
+  /// stage 3 of ZeRO: it draws one after another and keeps shards, so the model need not fit into a rank's memory.
+  Build drawn_on_use(bool on = true) const;
   const LoraOptions* lora() const;  ///< of a layer of this name; null: it gets no adapter
   bool begins_unit() const { return begins_unit_; }
   UnitUse use_unit() const;  ///< registers the next use of the unit; call it in the order of a forward
@@ -159,6 +162,7 @@ class Build {
   Unit* unit_ = nullptr;
   bool begins_unit_ = false;
   bool to_be_loaded_ = false;
+  bool drawn_on_use_ = false;
   std::shared_ptr<RunState> run_state_;
   std::shared_ptr<const LoraOptions> lora_;  // or null
 };

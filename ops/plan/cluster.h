@@ -2,7 +2,8 @@
 //
 //   {"name": "8 x H100 SXM, NDR InfiniBand",
 //    "device": {"bf16_tflops": 989, "f32_tflops": 67, "memory_gb": 80, "memory_gb_per_s": 3350, "reserved_gb": 4,
-//               "efficiency": {"products": 0.75, "attention": 0.5, "memory": 0.85}, "kernel_us": 3},
+//               "efficiency": {"products": 0.87, "attention": 0.4, "elementwise": 0.75, "memory": 0.85},
+//               "kernel_us": 3},
 //    "ranks_per_node": 8,
 //    "within":  {"latency_us": 2, "gb_per_s": 400},
 //    "between": {"latency_us": 6, "gb_per_s": 45},
@@ -11,11 +12,12 @@
 //                  "save_gb_per_s_per_node": 2, "restart_minutes": 10}}
 //
 // The links are those of --links (train/options/links_file.h), as one rank sees them. "efficiency": the share of the
-// peak that a large product, attention and a large copy reach. "kernel_us": what any kernel takes at least.
-// "reserved_gb": memory that the driver and libraries take. "operation"
-// and each of its fields may be left out (ops/plan/operation.h).
+// peak that arithmetic of products and attention reach, and of the bandwidth that norms, activations and losses, and
+// copies and updates reach (ops/plan/kernel_kind.h). "kernel_us": what any kernel takes at least. "reserved_gb": memory
+// that the driver and libraries take. "operation" and each of its fields may be left out (ops/plan/operation.h).
 //
-// A kernel takes the longer of its arithmetic and its memory traffic (a roofline); collectives are as fast as the best
+// A kernel takes the longer of its arithmetic and its memory traffic (a roofline: Williams et al. 2009), but a product
+// waits for half of its traffic; collectives are as fast as the best
 // of a ring over all ranks and of rings within nodes with a tree between them.
 // Read next: ops/plan/cluster.cpp; examples/machines has files.
 #pragma once
@@ -32,12 +34,13 @@ namespace trireme::plan {
 
 struct Cluster {
   struct DeviceFigures {
-    double bf16_flops = 0, f32_flops = 0;                    ///< FLOP/s of products
-    double memory = 0;                                       ///< bytes
-    double reserved = 4e9;                                   ///< of them, that tensors cannot have
-    double memory_speed = 0;                                 ///< bytes/s
-    double products = 0.75, attention = 0.5, copies = 0.85;  ///< shares of the peak that are reached
-    double kernel_seconds = 3e-6;                            ///< of the smallest kernel
+    double bf16_flops = 0, f32_flops = 0;  ///< FLOP/s of products
+    double memory = 0;                     ///< bytes
+    double reserved = 4e9;                 ///< of them, that tensors cannot have
+    double memory_speed = 0;               ///< bytes/s
+    /// shares of the peak, or of the bandwidth, that are reached
+    double products = 0.87, attention = 0.4, elementwise = 0.75, copies = 0.85;
+    double kernel_seconds = 3e-6;  ///< of the smallest kernel
 
     double usable_memory() const { return memory - reserved; }
   };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/plan/at_once.h"
+#include "ops/plan/kernel_kind.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace trireme::plan {
@@ -184,16 +185,12 @@ const RankTime& slowest(const Prediction& prediction) {
 std::vector<std::pair<std::string, double>> parts(const Prediction& prediction) {
   std::map<std::string, double> sums;
   const RankTime& rank = slowest(prediction);
-  for (const auto& [name, seconds] : rank.kernels) {
-    const bool product = name.find("gemm") != std::string::npos, attention = name.starts_with("attention");
-    const bool update = name == "adamw" || name == "sgd";
-    sums[product ? "products" : attention ? "attention" : update ? "optimizer" : "other kernels"] += seconds;
-  }
+  for (const auto& [kernel, seconds] : rank.kernels) sums[std::string(name(kernel_kind(kernel)))] += seconds;
   if (rank.host > 0) sums["the program itself"] += rank.host;
   for (const auto& [group, seconds] : rank.exchanges)
     sums[group.substr(0, group.find('['))] += seconds;  // "tp" of "tp[pp=0,data=1]"
   double rest = rank.step;
-  for (const auto& [name, seconds] : sums) rest -= seconds;
+  for (const auto& [part, seconds] : sums) rest -= seconds;
   if (rest > 1e-6 * rank.step) sums["waiting for a core"] = rest;
   std::vector<std::pair<std::string, double>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });

@@ -106,6 +106,24 @@ ordered_json json_of(const Question& question, const Choice& choice) {
   return result;
 }
 
+ordered_json json_of(const Answer& answer) {
+  const auto& [question, search, would_fit] = answer;
+  ordered_json result = {{"machine", question.cluster.name},
+                         {"parameters", question.model.parameters},
+                         {"flops_per_sample", question.model.flops},
+                         {"state_bytes", question.model.state()},
+                         {"possible", search.possible},
+                         {"simulated", search.predicted},
+                         {"impossible", search.impossible.size()},
+                         {"choices", ordered_json::array()}};
+  for (const Choice& choice : search.choices) result["choices"].push_back(json_of(question, choice));
+  if (search.smallest)  // nothing fits
+    result["smallest"] = {{"flags", settings_text(search.smallest->first)}, {"memory_bytes", search.smallest->second}};
+  if (would_fit)
+    result["would_fit"] = {{"devices", would_fit->mesh.shape.ranks()}, {"flags", settings_text(*would_fit)}};
+  return result;
+}
+
 }  // namespace
 
 std::string settings_text(const TrainOptions& options) {
@@ -149,7 +167,8 @@ Outlook outlook(const Question& question, const Choice& choice) {
                  question.cluster.operation);
 }
 
-std::string to_text(const Question& question, const Search& search) {
+std::string to_text(const Answer& answer) {
+  const auto& [question, search, would_fit] = answer;
   std::string text =
       fmt::format("{}; {} parameters, {}FLOP a sample\n", question.cluster.name,
                   format_count(static_cast<double>(question.model.parameters)), format_count(question.model.flops));
@@ -163,7 +182,12 @@ std::string to_text(const Question& question, const Search& search) {
   }
   text += fmt::format("{} settings are possible, of which {} were simulated; {} are not\n", search.possible,
                       search.predicted, search.impossible.size());
-  if (search.choices.empty()) return text + nothing_fits(question, search);
+  if (search.choices.empty()) {
+    text += nothing_fits(question, search);
+    if (would_fit)
+      text += fmt::format("it would fit on {} devices: {}\n", would_fit->mesh.shape.ranks(), settings_text(*would_fit));
+    return text;
+  }
   const Choice& best = search.choices.front();
   text += "memory: " + to_string(best.prediction.most_memory()) + "\n";
   if (question.train_on > 0) text += whole_training(question, best);
@@ -172,19 +196,35 @@ std::string to_text(const Question& question, const Search& search) {
   return text;
 }
 
-std::string to_json(const Question& question, const Search& search) {
-  ordered_json result = {{"machine", question.cluster.name},
-                         {"parameters", question.model.parameters},
-                         {"flops_per_sample", question.model.flops},
-                         {"state_bytes", question.model.state()},
-                         {"possible", search.possible},
-                         {"simulated", search.predicted},
-                         {"impossible", search.impossible.size()},
-                         {"choices", ordered_json::array()}};
-  for (const Choice& choice : search.choices) result["choices"].push_back(json_of(question, choice));
-  if (search.smallest)  // nothing fits
-    result["smallest"] = {{"flags", settings_text(search.smallest->first)}, {"memory_bytes", search.smallest->second}};
-  return result.dump(2) + "\n";
+std::string to_json(const Answer& answer) { return json_of(answer).dump(2) + "\n"; }
+
+std::string scaling_text(const std::vector<Answer>& answers, const std::vector<int>& devices) {
+  std::string text = fmt::format("{}; {} parameters\n", answers[0].question.cluster.name,
+                                 format_count(static_cast<double>(answers[0].question.model.parameters)));
+  double first = 0;  // targets a second and device
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto& [question, search, would_fit] = answers[i];
+    if (search.choices.empty()) {
+      text += fmt::format("{:>7}  {}", devices[i], nothing_fits(question, search));
+      continue;
+    }
+    const Choice& best = search.choices.front();
+    const double each = targets_per_second(question, best) / devices[i];
+    if (first == 0) first = each;
+    text += fmt::format("{:>7}  {:>5.1f} % of the first's speed a device  global batch {:<6}{}", devices[i],
+                        100 * each / first, static_cast<std::int64_t>(global_batch(best)), line(question, best));
+    text += fmt::format("{:9}{}\n", "", parts_text(best.prediction));
+  }
+  return text;
+}
+
+std::string scaling_json(const std::vector<Answer>& answers, const std::vector<int>& devices) {
+  ordered_json list = ordered_json::array();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    list.push_back({{"devices", devices[i]}});
+    list.back().update(json_of(answers[i]));
+  }
+  return list.dump(2) + "\n";
 }
 
 }  // namespace trireme::plan

@@ -1,7 +1,9 @@
 // What `plan` found, as lines for people and as JSON. Read next: examples/plan.cpp.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/plan/cluster.h"
 #include "ops/plan/operation.h"
@@ -31,7 +33,19 @@ std::string why_slower(const Prediction& best, const Prediction& other);
 /// Of the whole training with a choice.
 Outlook outlook(const Question& question, const Choice& choice);
 
-std::string to_text(const Question& question, const Search& search);
-std::string to_json(const Question& question, const Search& search);
+/// What was asked, and what was found.
+struct Answer {
+  Question question;
+  Search found;
+  std::optional<TrainOptions> would_fit = {};  ///< if nothing fits: settings that do, on more devices if need be
+};
+
+std::string to_text(const Answer& answer);
+std::string to_json(const Answer& answer);
+
+/// How the fastest of each number of devices compare.
+std::string scaling_text(const std::vector<Answer>& answers, const std::vector<int>& devices);
+/// A list of what to_json() says, with "devices".
+std::string scaling_json(const std::vector<Answer>& answers, const std::vector<int>& devices);
 
 }  // namespace trireme::plan

@@ -146,14 +146,16 @@ class Searching {
     const std::int64_t need = prediction.most_memory().peak;
     const std::scoped_lock lock(mutex_);
     ++found_.predicted;
-    if (!fits(need)) {
+    const bool does_fit = fits(need);
+    if (does_fit) {
+      const double seconds = prediction.seconds;
+      best_.emplace(std::pair(seconds, which), Choice{options, std::move(prediction)});
+      if (best_.size() > limits_.shown) best_.erase(std::prev(best_.end()));
+    } else {
       note_too_large(options, need);
-      return false;
     }
-    const double seconds = prediction.seconds;
-    best_.emplace(std::pair(seconds, which), Choice{options, std::move(prediction)});
-    if (best_.size() > limits_.shown) best_.erase(std::prev(best_.end()));
-    return true;
+    if (limits_.progress) limits_.progress(found_.predicted, best_.empty() ? 0 : best_.begin()->first.first);
+    return does_fit;
   }
 
   /// With `mutex_` locked.

@@ -57,6 +57,9 @@ struct SearchLimits {
   double memory = 0;      ///< of a device, in bytes
   std::size_t shown = 1;  ///< how many choices to find
   int threads = 1;        ///< that search
+  /// Told after each simulation, by one thread at a time: how many there were, and the seconds of the fastest that fits;
+  /// 0: none yet.
+  std::function<void(std::int64_t simulated, double fastest)> progress = {};
 };
 
 /// `make_ready`: fills in what can be inferred, and throws ExitCode::usage for options that are impossible. `model`: that

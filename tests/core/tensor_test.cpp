@@ -103,6 +103,7 @@ TEST_CASE("an undefined tensor: every member returns what it says, or throws") {
     check_throws([&] { (void)x.extremes(); }, "[Tensor::extremes] the tensor is undefined");
     check_throws([&] { x.release_elements(); }, "[Tensor::release_elements] the tensor is undefined");
     check_throws([&] { x.allocate_elements(); }, "[Tensor::allocate_elements] the tensor is undefined");
+    check_throws([&] { x.fill_on_use([] {}); }, "[Tensor::fill_on_use] the tensor is undefined");
     check_throws([&] { static_cast<void>(clone(x)); }, "[clone] the tensor is undefined");
     check_throws([&] { static_cast<void>(cast(x, DType::bf16)); }, "the tensor is undefined");
     Tensor other = Tensor::zeros({1});
@@ -120,6 +121,27 @@ TEST_CASE("an undefined tensor: every member returns what it says, or throws") {
   Tensor moved = Tensor::ones({2, 3});
   const Tensor target = std::move(moved);
   each(moved);  // NOLINT(bugprone-use-after-move): it is undefined then, and says so
+}
+
+TEST_CASE(
+    "a tensor that is filled on use has no memory until it, or a view of it, is touched; then it is filled once") {
+  Tensor x = Tensor::empty({2, 3});
+  int fills = 0;
+  x.fill_on_use([&] {
+    ++fills;
+    std::ranges::fill(x.span<float>(), 7.0F);
+  });
+  const Tensor row = view::select(x, 0, 1);
+  CHECK_FALSE(x.has_elements());
+  CHECK(fills == 0);
+  CHECK(row.data<const float>()[2] == 7);
+  CHECK(x.has_elements());
+  x.release_elements();
+  CHECK_THROWS_WITH_AS(x.data<float>(), doctest::Contains("have been released"), Error);
+  x.fill_on_use([&] { ++fills; });
+  x.allocate_elements();  // what is allocated is for the caller to fill
+  x.data<float>();
+  CHECK(fills == 1);
 }
 
 TEST_CASE("views: share storage, follow strides") {

@@ -58,10 +58,14 @@ TEST_CASE("the published sizes have the published numbers of parameters") {
   CHECK(parameter_count(gpt_preset("llama-130m").value()) == 134'105'856);
   CHECK(parameter_count(gpt_preset("tinyllama-1.1b").value()) == 1'100'048'384);
   CHECK(parameter_count(gpt_preset("llama2-7b").value()) == 6'738'415'616);
+  CHECK(parameter_count(gpt_preset("llama2-13b").value()) == 13'015'864'320);
+  CHECK(parameter_count(gpt_preset("llama2-70b").value()) == 68'976'648'192);
   CHECK_FALSE(gpt_preset("gpt2").has_value());
   CHECK(parameter_count(gpt_preset("llama3.2-1b").value()) == 1'235'814'400);
   CHECK(parameter_count(gpt_preset("llama3.2-3b").value()) == 3'212'749'824);
   CHECK(parameter_count(gpt_preset("llama3.1-8b").value()) == 8'030'261'248);
+  CHECK(parameter_count(gpt_preset("llama3.1-70b").value()) == 70'553'706'496);
+  CHECK(parameter_count(gpt_preset("llama3.1-405b").value()) == 405'853'388'800);
   CHECK(parameter_count(gpt_preset("mistral-7b").value()) == 7'241'732'096);
   CHECK(parameter_count(gpt_preset("mistral-nemo-12b").value()) == 12'247'782'400);
   CHECK(parameter_count(gpt_preset("mixtral-8x7b").value()) == 46'702'792'704);
@@ -78,7 +82,7 @@ TEST_CASE("the published sizes have the published numbers of parameters") {
   CHECK(parameter_count(gpt_preset("gemma2-2b").value()) == 2'614'341'888);
   CHECK(parameter_count(gpt_preset("gemma2-9b").value()) == 9'241'705'984);
   CHECK(parameter_count(gpt_preset("gemma3-1b").value()) == 999'885'952);
-  CHECK(gpt_preset_names().size() == 25);
+  CHECK(gpt_preset_names().size() == 29);
 }
 
 TEST_CASE("parameter_count is what the model makes, on any mesh; so are the products behind the FLOPs" *

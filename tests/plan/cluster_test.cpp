@@ -38,13 +38,25 @@ std::string with(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic") {
+TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic, and products wait for half of theirs") {
   const ClusterModel model = easy_model();
   CHECK(model.kernel(call("gemm", 1e12, 1)) == doctest::Approx(1).epsilon(1e-4));
-  CHECK(model.kernel(call("gemm", 1e12, 1, DType::f32)) == doctest::Approx(2).epsilon(1e-4));
-  CHECK(model.kernel(call("attention", 1e12, 1)) == doctest::Approx(2).epsilon(1e-4));
+  CHECK(model.kernel(call("gemm", 1e12, 1e9)) == doctest::Approx(1.5).epsilon(1e-4));
+  CHECK(model.kernel(call("grouped_gemm", 1e12, 1, DType::f32)) == doctest::Approx(2).epsilon(1e-4));
+  CHECK(model.kernel(call("attention", 1e12, 1e9)) == doctest::Approx(2).epsilon(1e-4));
   CHECK(model.kernel(call("gemm", 1e6, 2e9)) == doctest::Approx(2));
   CHECK(model.kernel(call("unary", 0, 8)) == 3e-6);
+}
+
+TEST_CASE("memory traffic has an efficiency for kernels that compute, and one for those that copy") {
+  const ClusterModel model(parse_cluster(
+      with("\"attention\": 0.5, \"memory\": 1", "\"attention\": 0.5, \"elementwise\": 0.25, \"memory\": 0.5"),
+      "m.json"));
+  CHECK(model.kernel(call("layer_norm", 0, 1e9)) == doctest::Approx(4));
+  CHECK(model.kernel(call("cross_entropy_loss", 0, 1e9)) == doctest::Approx(4));
+  CHECK(model.kernel(call("axpby", 0, 1e9)) == doctest::Approx(2));
+  CHECK(model.kernel(call("adamw", 0, 1e9)) == doctest::Approx(2));
+  CHECK(model.kernel(call("gemm", 1e12, 1e9)) == doctest::Approx(2).epsilon(1e-4));
 }
 
 TEST_CASE("collectives take their time on the slowest link") {

@@ -5,12 +5,15 @@
 
 #include <map>
 #include <memory>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "check/parity/models.h"
 #include "check/parity/parity_matrix.h"
 #include "models/gpt.h"
+#include "ops/plan/explain.h"
 #include "ops/plan/report.h"
 #include "ops/plan/search.h"
 #include "parallel/comm/dry_group.h"
@@ -146,6 +149,30 @@ TEST_CASE("memory of a prediction is that of dry runs for memory alone") {
       }
     }
   }
+}
+
+TEST_CASE("an explanation goes from the time at the peak to that of a step, and its lines add up") {
+  const GptOptions options =
+      options_of({"--layers", "4", "--mesh", "dp=2,pp=2", "--recompute", "full", "--dtype", "bf16"});
+  const DryProgram program = program_of(options);
+  Question question;
+  question.model = model_facts(options, program);
+  question.targets = 32;
+  question.cluster.device.bf16_flops = 1e12;
+  const Choice choice{options, predict(options, program, ByFlops())};
+  std::istringstream lines(explain(question, choice));
+  std::map<std::string, double> times;
+  const std::regex time("  (.*[^ ]) +([+-]?[0-9.e-]+) s(  .*)?");
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_match(line, match, time)) times[match[1]] = std::stod(match[2]);
+  for (const char* part : {"at the peak", "recomputing", "below the peak", "pp", "a step takes"})
+    CHECK_MESSAGE(times.contains(part), std::string(part));
+  double sum = 0;
+  for (const auto& [part, seconds] : times)
+    if (part != "a step takes") sum += seconds;
+  CHECK(sum == doctest::Approx(times["a step takes"]).epsilon(1e-3));
+  CHECK(times["a step takes"] == doctest::Approx(choice.prediction.seconds).epsilon(1e-3));
 }
 
 TEST_CASE("facts of a model") {

@@ -65,6 +65,7 @@ TEST_CASE("durations, counts and bytes") {
   CHECK(format_count(950) == "950");
   CHECK(format_count(20140) == "20.1k");
   CHECK(format_count(1234567) == "1.2M");
+  CHECK(format_count(1.1e16) == "11.0P");
   CHECK(format_bytes(100) == "100 B");
   CHECK(format_bytes(1536) == "1.5 KiB");
   CHECK(format_bytes(3.0 * (1LL << 30)) == "3.0 GiB");

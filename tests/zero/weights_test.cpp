@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "nn/build.h"
 #include "optim/optimizer.h"
 #include "tests/support/elements.h"
 #include "tests/zero/support.h"
@@ -104,6 +105,28 @@ TEST_CASE("a parameter that is gathered on use has memory only inside its unit; 
     zero.finish_gathers();
     CHECK(live() - before == pieces);
     CHECK_THROWS_AS(p.local.data<float>(), Error);
+  });
+}
+
+TEST_CASE("a model that is drawn on use needs memory for shards and one parameter at a time, and has the same values") {
+  run_mesh("dp=4", [](const MeshPtr& mesh) {
+    constexpr std::int64_t layers = 8, width = 64, layer = 4 * width * width;
+    const auto made = [&](const nn::Build& b, std::size_t i) {
+      return (b / fmt::format("layer{}", i)).unit().parameter("weight", {width, width}, {}, nn::Init::normal(1));
+    };
+    const nn::Build build(mesh, DType::f32, 5), on_use = nn::Build(mesh, DType::f32, 5).drawn_on_use();
+    for (std::size_t i = 0; i < layers; ++i) {
+      made(build, i);
+      CHECK_FALSE(made(on_use, i)->local.has_elements());
+    }
+    const std::int64_t before = MemoryPool::current()->use(MemoryCategory::parameters).live;
+    MemoryPool::current()->reset_peaks();
+    Zero zero(on_use.parameters(), on_use.units(), *mesh, {.stage = 3, .prefetch = 0, .resident_bytes = 0});
+    CHECK(MemoryPool::current()->use(MemoryCategory::parameters).peak - before <= layers * layer / 4 + layer);
+    for (std::size_t i = 0; i < layers; ++i) {
+      const Shard& shard = *zero.shards()[i];
+      CHECK(values(shard.weights) == values(clone(shard.part(build.parameters()[i]->local.detach()))));
+    }
   });
 }
 

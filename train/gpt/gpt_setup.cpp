@@ -10,8 +10,9 @@ pipeline::StagePlan gpt_plan(const MeshOptions& mesh, const GptConfig& config) {
 
 std::unique_ptr<Gpt> make_gpt(const TrainOptions& o, const GptConfig& config, std::shared_ptr<const DeviceMesh> mesh,
                               bool to_be_loaded) {
-  const nn::Build build = make_build(o, std::move(mesh));
-  return std::make_unique<Gpt>(to_be_loaded ? build.to_be_loaded() : build, config, gpt_plan(o.mesh, config));
+  nn::Build build = make_build(o, std::move(mesh));
+  if (to_be_loaded) build = build.to_be_loaded().drawn_on_use(false);  // all weights are there before ZeRO cuts them
+  return std::make_unique<Gpt>(build, config, gpt_plan(o.mesh, config));
 }
 
 double gpt_workspace_bytes(const TrainOptions& o, const GptConfig& c) {

@@ -35,7 +35,7 @@ std::string format_elapsed(double seconds) {
                                                                    : format_duration(seconds);
 }
 
-std::string format_count(double count) { return scaled(count, 1000, std::array{"", "k", "M", "G", "T"}); }
+std::string format_count(double count) { return scaled(count, 1000, std::array{"", "k", "M", "G", "T", "P", "E"}); }
 std::string format_bytes(double bytes) { return scaled(bytes, 1024, std::array{" B", " KiB", " MiB", " GiB", " TiB"}); }
 
 std::string thousands(std::int64_t n) {

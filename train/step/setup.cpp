@@ -63,9 +63,10 @@ const std::map<std::string, Maker>& makers() {
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
   nn::Parallelism parallelism = o.mesh.parallelism();
   parallelism.recompute = o.precision.recompute_plan();
-  const nn::Build build(std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism,
-                        o.precision.tensor_device());
-  return o.run.loads_weights ? build.to_be_loaded() : build;
+  nn::Build build(std::move(mesh), o.precision.dtype, static_cast<std::uint64_t>(o.run.seed), parallelism,
+                  o.precision.tensor_device());
+  if (o.run.loads_weights) build = build.to_be_loaded();
+  return o.mesh.zero == 3 ? build.drawn_on_use() : build;
 }
 
 std::unique_ptr<Model> with_frozen(std::unique_ptr<Model> model, const std::string& patterns) {

@@ -12,7 +12,8 @@
 
 namespace trireme {
 
-/// The build parameters for the layers of a model. With RunOptions::loads_weights: nn::Build::to_be_loaded().
+/// The build parameters for the layers of a model. With RunOptions::loads_weights: nn::Build::to_be_loaded(); with
+/// --zero 3: nn::Build::drawn_on_use().
 nn::Build make_build(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh);
 /// The model with the parameters frozen whose names fit --freeze. Collective over its mesh.
 std::unique_ptr<Model> with_frozen(std::unique_ptr<Model> model, const std::string& patterns);
