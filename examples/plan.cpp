@@ -198,20 +198,38 @@ int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const s
   if (counts.size() == 1) {
     plan::Answer a = answer(task, flags, asked, given, counts[0]);
     if (counts[0] > 0) a.question.command = training_command(arguments, asked);
-    if (a.found.smallest)
-      a.would_fit = what_would_fit(task, asked, given, std::max(counts[0], given.mesh.shape.ranks()));
-    fmt::print("{}", asked.json ? plan::to_json(a) : plan::to_text(a));
+    const auto look_further = [&] {
+      if (a.found.smallest)
+        a.would_fit = what_would_fit(task, asked, given, std::max(counts[0], given.mesh.shape.ranks()));
+    };
+    if (asked.json) {
+      look_further();
+      fmt::print("{}", plan::to_json(a));
+    } else {
+      fmt::print("{}", plan::to_text(a));
+      std::fflush(stdout);  // to look further may take a minute
+      look_further();
+      if (a.would_fit) fmt::print("{}", plan::would_fit_text(*a.would_fit));
+    }
     if (asked.explain && !a.found.choices.empty()) fmt::print("{}", plan::explain(a.question, a.found.choices.front()));
     return a.found.choices.empty() ? 1 : 0;
   }
   std::vector<plan::Answer> answers;
   for (const int count : counts) {
     TrainOptions there = given;
-    if (asked.scaling == "weak") *there.batch.global_batch = *given.batch.global_batch * count / counts[0];
+    if (asked.scaling == "weak") {
+      if (*given.batch.global_batch * count % counts[0] != 0)
+        fail(ExitCode::usage, "plan",
+             "--global-batch {} on {} devices would be {:.2f} on {}; expected whole numbers; change --global-batch or "
+             "--devices",
+             *given.batch.global_batch, counts[0], static_cast<double>(*given.batch.global_batch) * count / counts[0],
+             count);
+      *there.batch.global_batch = *given.batch.global_batch * count / counts[0];
+    }
     answers.push_back(answer(task, flags, asked, there, count));
   }
   fmt::print("{}", asked.json ? plan::scaling_json(answers, counts) : plan::scaling_text(answers, counts));
-  return 0;
+  return std::ranges::all_of(answers, [](const plan::Answer& a) { return a.found.choices.empty(); }) ? 1 : 0;
 }
 
 }  // namespace
@@ -237,15 +255,18 @@ int main(int argc, char** argv) {
                      "with several --devices: all have the same --global-batch, or one that grows with them from that "
                      "of the first");
     for_machine();
-    flags.only_with("devices", "several numbers", [&asked] { return asked.devices.find(',') != std::string::npos; });
+    const auto scales = [&asked] { return asked.devices.find(',') != std::string::npos; };
+    flags.only_with("devices", "several numbers", scales);
     flags.add("tokens", "N", asked.tokens,
               "tokens, or other targets, to train on, as 300B or 2T: also says days, cost, energy and interruptions");
     for_machine();
     flags.add("show", "N", asked.shown, "how many of the fastest to print", Range::count());
     for_machine();
+    flags.only_with("devices", "one number", [&] { return !scales(); });
     flags.add_switch("explain", asked.explain, "also go from FLOPs to the time of a step, in words and numbers", true);
     for_machine();
     flags.only_with("json", "off", [&asked] { return !asked.json; });
+    flags.only_with("devices", "one number", [&] { return !scales(); });
     flags.add_switch("json", asked.json, "print JSON", true);
     for_machine();
     task->declare_model(flags);

@@ -1,5 +1,5 @@
-// plan --explain: from FLOPs to tokens per second in words and numbers, for one choice. Each line of time is what the
-// step would not take if that cause did not exist; together they are the step.
+// plan --explain: from FLOPs to tokens per second in words and numbers, for one choice. Its lines of time add up
+// to the step.
 // Read next: ops/plan/explain.cpp, docs/planner.md.
 #pragma once
 

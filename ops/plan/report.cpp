@@ -182,18 +182,17 @@ std::string to_text(const Answer& answer) {
   }
   text += fmt::format("{} settings are possible, of which {} were simulated; {} are not\n", search.possible,
                       search.predicted, search.impossible.size());
-  if (search.choices.empty()) {
-    text += nothing_fits(question, search);
-    if (would_fit)
-      text += fmt::format("it would fit on {} devices: {}\n", would_fit->mesh.shape.ranks(), settings_text(*would_fit));
-    return text;
-  }
+  if (search.choices.empty()) return text + nothing_fits(question, search);
   const Choice& best = search.choices.front();
   text += "memory: " + to_string(best.prediction.most_memory()) + "\n";
   if (question.train_on > 0) text += whole_training(question, best);
   if (!question.command.empty())
     text += fmt::format("\nmpirun -n {} {} {}\n", devices(best), question.command, settings_text(best.options));
   return text;
+}
+
+std::string would_fit_text(const TrainOptions& options) {
+  return fmt::format("it would fit on {} devices: {}\n", options.mesh.shape.ranks(), settings_text(options));
 }
 
 std::string to_json(const Answer& answer) { return json_of(answer).dump(2) + "\n"; }
@@ -213,7 +212,10 @@ std::string scaling_text(const std::vector<Answer>& answers, const std::vector<i
     if (first == 0) first = each;
     text += fmt::format("{:>7}  {:>5.1f} % of the first's speed a device  global batch {:<6}{}", devices[i],
                         100 * each / first, static_cast<std::int64_t>(global_batch(best)), line(question, best));
-    text += fmt::format("{:9}{}\n", "", parts_text(best.prediction));
+    text += fmt::format("{:9}{}{}\n", "", parts_text(best.prediction),
+                        question.train_on > 0 ? fmt::format("; {} targets: {}", format_count(question.train_on),
+                                                            format_duration(outlook(question, best).seconds))
+                                              : "");
   }
   return text;
 }

@@ -40,7 +40,8 @@ struct Answer {
   std::optional<TrainOptions> would_fit = {};  ///< if nothing fits: settings that do, on more devices if need be
 };
 
-std::string to_text(const Answer& answer);
+std::string to_text(const Answer& answer);  ///< without `would_fit`
+std::string would_fit_text(const TrainOptions& options);
 std::string to_json(const Answer& answer);
 
 /// How the fastest of each number of devices compare.

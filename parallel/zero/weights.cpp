@@ -29,8 +29,8 @@ ZeroWeights::ZeroWeights(const std::vector<ZeroBucket>& buckets, Units& units, c
     for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
       Shard& shard = *bucket.shards[i];
       shard.weights = shard.part(shard.parameter->local.detach());
-      static_cast<void>(
-          shard.weights.device_address());  // a parameter that nn::Build::drawn_on_use() made is drawn now
+      // Draws a parameter of nn::Build::drawn_on_use().
+      static_cast<void>(shard.weights.device_address());
       if (!bucket.gathered_on_use) continue;
       Tensor own = bucket.in_piece(states_[b].piece, i);
       copy(shard.weights, own);

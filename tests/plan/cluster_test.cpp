@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cmath>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
@@ -46,6 +49,32 @@ TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic, a
   CHECK(model.kernel(call("attention", 1e12, 1e9)) == doctest::Approx(2).epsilon(1e-4));
   CHECK(model.kernel(call("gemm", 1e6, 2e9)) == doctest::Approx(2));
   CHECK(model.kernel(call("unary", 0, 8)) == 3e-6);
+}
+
+TEST_CASE("products take what bench/results measured on H100 and H200, with one efficiency for a library on a GPU") {
+  struct Product {
+    double m, n, k;
+    std::array<double, 4> ms;  // ours and cuBLASLt's on H100; the same on H200
+  };
+  const std::vector<Product> products = {
+      {4096, 4096, 4096, {0.1817, 0.1711, 0.2091, 0.1746}},    {8192, 8192, 8192, {1.359, 1.371, 1.499, 1.403}},
+      {8192, 2304, 768, {0.04714, 0.05166, 0.05333, 0.04973}}, {8192, 3072, 768, {0.06026, 0.06499, 0.06883, 0.0621}},
+      {8192, 768, 3072, {0.05613, 0.05658, 0.05709, 0.05586}}, {8192, 50304, 768, {0.8664, 0.8884, 1.005, 0.8913}},
+      {3072, 768, 8192, {0.07973, 0.05773, 0.0787, 0.0576}}};
+  constexpr std::array<double, 4> reached = {0.87, 0.89, 0.74, 0.85}, memory_speed = {3350e9, 3350e9, 4800e9, 4800e9};
+  int met = 0;
+  for (std::size_t library = 0; library < 4; ++library) {
+    Cluster cluster;
+    cluster.device.bf16_flops = 989e12;
+    cluster.device.memory_speed = memory_speed.at(library);
+    cluster.device.products = reached.at(library);
+    const ClusterModel model(cluster);
+    for (const auto& [m, n, k, ms] : products) {
+      const double seconds = model.kernel(call("gemm", 2 * m * n * k, 2 * (m * k + k * n + m * n)));
+      if (std::abs(1e3 * seconds / ms.at(library) - 1) < 0.09) ++met;
+    }
+  }
+  CHECK(met == 24);
 }
 
 TEST_CASE("memory traffic has an efficiency for kernels that compute, and one for those that copy") {
