@@ -25,8 +25,10 @@
 
 #include "check/parity/models.h"
 #include "core/cores.h"
+#include "core/io.h"
 #include "examples/tasks/list.h"
 #include "ops/plan/explain.h"
+#include "ops/plan/page.h"
 #include "ops/plan/report.h"
 #include "ops/plan/this_machine.h"
 #include "train/options/options.h"
@@ -39,7 +41,7 @@ using namespace trireme;
 namespace {
 
 struct PlanOptions {
-  std::string task = "gpt", machine, devices, tokens, scaling = "strong";
+  std::string task = "gpt", machine, devices, tokens, scaling = "strong", page;
   std::int64_t shown = 5;
   bool explain = false, json = false;
 };
@@ -128,7 +130,7 @@ std::string shell_word(const std::string& argument) {
 std::string training_command(const std::vector<std::string>& arguments, const PlanOptions& asked) {
   static const std::set<std::string, std::less<>> dropped = {
       "machine", "devices",  "scaling",     "show", "tokens",    "explain", "json",
-      "mesh",    "pipeline", "micro-batch", "zero", "recompute", "task"};
+      "mesh",    "pipeline", "micro-batch", "zero", "recompute", "task",    "page"};
   std::string text = asked.task == "gpt" ? "build/bin/train_gpt" : "build/bin/train --task " + asked.task;
   bool keep = true;
   for (const std::string& argument : arguments) {
@@ -165,9 +167,18 @@ plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, co
                                     {.memory = question.cluster.device.usable_memory(),
                                      .shown = static_cast<std::size_t>(asked.shown),
                                      .threads = static_cast<int>(usable_cores().size()),
+                                     .front = !asked.page.empty(),
                                      .progress = progress});
   if (watched) fmt::print(stderr, "\r{:40}\r", "");
   return {std::move(question), std::move(found)};
+}
+
+void write_page(Task& task, const PlanOptions& asked, const plan::Answer& answer) {
+  const TrainOptions& options = answer.found.choices.front().options;
+  const plan::Recording recording =
+      plan::record(options, dry_program(parity_model(task), options), plan::ClusterModel(answer.question.cluster),
+                   static_cast<int>(usable_cores().size()));
+  write_file(asked.page, plan::to_html(answer, recording));
 }
 
 /// The fastest on the fewest devices, of `devices` times a power of two, on which the model fits, whatever flags say.
@@ -176,6 +187,7 @@ std::optional<TrainOptions> what_would_fit(Task& task, const PlanOptions& asked,
   const Flags none("plan", "");
   PlanOptions one = asked;
   one.shown = 1;
+  one.page.clear();
   for (int more = 1; more <= 1024; more *= 2) {
     const plan::Answer a = answer(task, none, one, given, devices * more);
     if (!a.found.choices.empty()) return a.found.choices.front().options;
@@ -211,8 +223,10 @@ int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const s
       look_further();
       if (a.would_fit) fmt::print("{}", plan::would_fit_text(*a.would_fit));
     }
-    if (asked.explain && !a.found.choices.empty()) fmt::print("{}", plan::explain(a.question, a.found.choices.front()));
-    return a.found.choices.empty() ? 1 : 0;
+    if (a.found.choices.empty()) return 1;
+    if (asked.explain) fmt::print("{}", plan::explain(a.question, a.found.choices.front()));
+    if (!asked.page.empty()) write_page(task, asked, a);
+    return 0;
   }
   std::vector<plan::Answer> answers;
   for (const int count : counts) {
@@ -269,6 +283,11 @@ int main(int argc, char** argv) {
     flags.only_with("devices", "one number", [&] { return !scales(); });
     flags.add_switch("json", asked.json, "print JSON", true);
     for_machine();
+    flags.add("page", "FILE", asked.page,
+              "also write an HTML page: the step and its memory drawn, and memory against time of all settings that "
+              "were simulated");
+    for_machine();
+    flags.only_with("devices", "one number", [&] { return !scales(); });
     task->declare_model(flags);
     task->declare_parity_data(flags);
     TrainOptions& options = task->options();

@@ -78,7 +78,7 @@ void save_own_experts(Statistic& s, const Parameter& p) {
 class Adafactor final : public Optimizer {
  public:
   Adafactor(const ShardList& shards, const DeviceMesh& mesh, const AdafactorConfig& config)
-      : Optimizer(shards, {"row", "column", "v"}, config.memory,
+      : Optimizer("adafactor", shards, {"row", "column", "v"}, config.memory,
                   [](const Parameter&) { return std::vector<std::string>(); }),
         config_(config),
         shards_(trained(shards)),

@@ -32,7 +32,7 @@ ShardList hidden_matrices(const ShardList& shards) {
 class Muon final : public Optimizer {
  public:
   Muon(const ShardList& shards, const DeviceMesh& mesh, const MuonConfig& config)
-      : Optimizer(shards, {"m", "v", "momentum"}, config.adamw.memory, names_of_moments),
+      : Optimizer("muon", shards, {"m", "v", "momentum"}, config.adamw.memory, names_of_moments),
         config_(config),
         whole_(hidden_matrices(shards), mesh) {}
 

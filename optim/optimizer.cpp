@@ -12,9 +12,9 @@
 
 namespace trireme::optim {
 
-Optimizer::Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory,
-                     const MomentsOf& moments_of)
-    : moment_names_(std::move(moment_names)), offloaded_(memory == MemoryCategory::offloaded) {
+Optimizer::Optimizer(std::string name, const ShardList& shards, std::vector<std::string> moment_names,
+                     MemoryCategory memory, const MomentsOf& moments_of)
+    : name_(std::move(name)), moment_names_(std::move(moment_names)), offloaded_(memory == MemoryCategory::offloaded) {
   const MemoryScope scope(memory);
   ParameterList parameters;
   for (const ShardPtr& shard : shards) parameters.push_back(shard->parameter);
@@ -140,7 +140,7 @@ const Tensor& Optimizer::gradient_of(const Shard& shard) {
   const Tensor& gradient = shard.gradient.defined() ? shard.gradient : shard.parameter->defined_grad("optimizer");
   require(gradient.shape() == shard.weights.shape() && gradient.dtype() == DType::f32 && gradient.contiguous(),
           "optimizer", "the gradient of {} is {} {}; expected a dense f32 {}, as the weights", shard.parameter->name,
-          name(gradient.dtype()), gradient.shape(), shard.weights.shape());
+          trireme::name(gradient.dtype()), gradient.shape(), shard.weights.shape());
   return gradient;
 }
 
@@ -332,7 +332,7 @@ namespace {
 class AdamW final : public Optimizer {
  public:
   AdamW(const ShardList& shards, const AdamWConfig& config)
-      : Optimizer(shards, {"m", "v"}, config.memory), config_(config) {}
+      : Optimizer("adamw", shards, {"m", "v"}, config.memory), config_(config) {}
 
  private:
   void apply(std::span<const Operands> operands, double lr, const GradientScale& scale) override {
@@ -363,9 +363,11 @@ class AdamW final : public Optimizer {
 /// SGD and Lion: optimizers of the kernel sgd(), with one moment or none.
 class OneMoment final : public Optimizer {
  public:
-  OneMoment(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory, SgdOptions options,
-            double weight_decay)
-      : Optimizer(shards, std::move(moment_names), memory), options_(std::move(options)), weight_decay_(weight_decay) {}
+  OneMoment(std::string name, const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory,
+            SgdOptions options, double weight_decay)
+      : Optimizer(std::move(name), shards, std::move(moment_names), memory),
+        options_(std::move(options)),
+        weight_decay_(weight_decay) {}
 
  private:
   void apply(std::span<const Operands> operands, double lr, const GradientScale& scale) override {
@@ -411,7 +413,7 @@ std::unique_ptr<Optimizer> make_sgd(const ShardList& shards, const SgdConfig& co
                            .rule = config.nesterov ? SgdRule::nesterov : SgdRule::momentum};
   std::vector<std::string> moments;
   if (config.momentum > 0) moments = {"momentum"};
-  return std::make_unique<OneMoment>(shards, std::move(moments), config.memory, options, config.weight_decay);
+  return std::make_unique<OneMoment>("sgd", shards, std::move(moments), config.memory, options, config.weight_decay);
 }
 
 std::unique_ptr<Optimizer> make_sgd(const ParameterList& parameters, const SgdConfig& config) {
@@ -424,7 +426,7 @@ std::unique_ptr<Optimizer> make_lion(const ShardList& shards, const LionConfig& 
   check_factor("lion", "beta2", config.beta2);
   check_not_negative("lion", "weight_decay", config.weight_decay);
   const SgdOptions options{.momentum = config.beta2, .rule = SgdRule::lion, .blend = config.beta1};
-  return std::make_unique<OneMoment>(shards, std::vector<std::string>{"m"}, config.memory, options,
+  return std::make_unique<OneMoment>("lion", shards, std::vector<std::string>{"m"}, config.memory, options,
                                      config.weight_decay);
 }
 

@@ -30,6 +30,9 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
+  /// As --optimizer has it: "adamw". A checkpoint has it too, and a run is resumed with the same.
+  const std::string& name() const { return name_; }
+
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own. Throws, and
   /// changes nothing: ExitCode::internal for shards of ZeRO before attach(), for a parameter without a gradient, and
   /// for a negative or infinite learning rate; ExitCode::usage if gradients were not summed over ranks, as before
@@ -94,7 +97,7 @@ class Optimizer {
  protected:
   /// Which of the moment names a parameter has; by default all.
   using MomentsOf = std::function<std::vector<std::string>(const Parameter&)>;
-  Optimizer(const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory,
+  Optimizer(std::string name, const ShardList& shards, std::vector<std::string> moment_names, MemoryCategory memory,
             const MomentsOf& moments_of = {});
   /// A shard with its state.
   struct Slot {
@@ -164,6 +167,7 @@ class Optimizer {
   std::shared_ptr<const bool> exists_ = std::make_shared<const bool>(true);  // Parameter::optimizer
   // Operands that one pass updates: shards whose state is on their own device; reused by each step.
   std::vector<Operands> batch_;
+  std::string name_;
   std::vector<std::string> moment_names_;
   bool offloaded_;
   DataParallel* gradients_ = nullptr;  // read by gradients()

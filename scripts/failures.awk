@@ -1,15 +1,16 @@
 # awk -v stage=NAME -v root=FOLDER/ -f failures.awk LOG: one line for each failure in the log of a stage of the gate: the
 # test, the file and line, and the assertion. Paths are shown relative to `root`. Reads what ctest, doctest, compilers,
 # clang-tidy, shellcheck, the explorer and our own scripts print. A test or a stage that failed without such a line is
-# shown with the last line that it printed.
+# shown with the last line that it printed. With -v numbered=1 each line begins with its number within its test, and a
+# tab: sorted by it, every failed test is named before any is named twice.
 function relative(text, at) {
   while (root != "" && (at = index(text, root)) > 0) text = substr(text, 1, at - 1) substr(text, at + length(root))
   return substr(text, 1, 300)
 }
 function show(text) {
-  print stage ": " (test == "" ? "" : test ": ") relative(text)
   ++shown
   ++of_test
+  print (numbered ? of_test "\t" : "") stage ": " (test == "" ? "" : test ": ") relative(text)
 }
 function end_of_test() {
   if (test != "" && of_test == 0) show(how "; it said last: " last)

@@ -63,8 +63,9 @@ end_gate() {
     awk -f scripts/skipped_tests.awk build/Testing/junit.xml
   fi
   soak_state
-  for name in $failed_stages; do awk -v stage="$name" -v root="$PWD/" -f scripts/failures.awk "$kept/$name.log"; done |
-    head -n 40
+  for name in $failed_stages; do
+    awk -v stage="$name" -v root="$PWD/" -v numbered=1 -f scripts/failures.awk "$kept/$name.log"
+  done | sort -s -n -k 1,1 | head -n 40 | cut -f 2-
   [ -z "$unjudged" ] || printf '%s' "$unjudged"
   say "logs: $kept"
   say "$total_passed passed, $total_failed failed"

@@ -256,9 +256,11 @@ def main():
     if not chosen:
         sys.exit(f"mutation_check: no mutation is named '{options.only}'; see --list")
     if options.list:
+        wrong = {m.name: why_not_planted(m) for m in chosen}
         for mutation in chosen:
-            print(f"{mutation.name}: {mutation.file}, {mutation.test} {why_not_planted(mutation)}")
-        return 1 if any(why_not_planted(m) for m in chosen) else 0
+            print(f"{'FAILED: ' if wrong[mutation.name] else ''}{mutation.name}: {mutation.file}, {mutation.test} "
+                  f"{wrong[mutation.name]}")
+        return 1 if any(wrong.values()) else 0
     look = explore if options.explore else test
     prepare(EXPLORER if options.explore else sorted({m.test for m in chosen}))
     caught = 0

@@ -10,8 +10,8 @@ Clock::~Clock() {
 }
 
 double Clock::speed(int node) const {
-  if (cores_ == 0) return 1;
-  return std::min(1.0, static_cast<double>(cores_) / static_cast<double>(wanted_.at(node)));
+  const int room = node < 0 ? 1 : cores_;
+  return room == 0 ? 1 : std::min(1.0, static_cast<double>(room) / static_cast<double>(wanted_.at(node)));
 }
 
 void Clock::run() {

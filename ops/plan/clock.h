@@ -7,7 +7,8 @@
 //   }
 //
 // All that are ready run, in the order in which they became so; then time goes on to the next moment at which something
-// ends. The threads that work on a node share its cores: if they are more, each advances more slowly.
+// ends. The threads that work on a node share its cores, and transfers share ports: if they are more, each advances more
+// slowly.
 // Read next: ops/plan/clock.cpp, ops/plan/simulate.cpp.
 #pragma once
 
@@ -45,6 +46,9 @@ class Clock {
   /// `threads` of a node work for `seconds`, at full speed.
   Working work(double seconds, int threads, int node) { return {*this, seconds, threads, node}; }
 
+  /// A transfer uses a port, from 0 on, for `seconds` if no other does; others share it equally.
+  Working transmit(double seconds, int port) { return {*this, seconds, 1, -1 - port}; }
+
   struct Sleeping {
     Clock& clock;
     double until;
@@ -53,14 +57,13 @@ class Clock {
     void await_resume() const {}
   };
   Sleeping sleep(double seconds) { return {*this, now_ + seconds}; }
-  Sleeping sleep_until(double time) { return {*this, time}; }
 
  private:
   friend struct Process;
   struct Work {
     std::coroutine_handle<> who;
     double left;
-    int threads, node;
+    int threads, node;  // nodes below 0 are ports
   };
   bool go_on();
   double speed(int node) const;
@@ -70,7 +73,7 @@ class Clock {
   std::deque<std::coroutine_handle<>> ready_;
   std::vector<Work> works_;
   std::multimap<double, std::coroutine_handle<>> sleeps_;  // by the time at which they end
-  std::map<int, int> wanted_;                              // threads that work, by node
+  std::map<int, int> wanted_;                              // threads that work, by node; transfers, by port
   std::set<void*> alive_;                                  // coroutines
   std::exception_ptr error_;
 };

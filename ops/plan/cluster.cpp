@@ -142,24 +142,29 @@ TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Tra
   const double round = shares * (one_node ? alpha : (s.here - 1) / s.here * l.within.latency + alpha / s.here);
   const double climb = (s.here - 1) * l.within.latency + std::ceil(std::log2(s.nodes)) * l.between.latency;
   const double latency = one_node ? round : std::min(round, climb);
+  const auto time = [one_node](double waits, double busy) {
+    return TransferTime{.link = waits + busy,
+                        .busy = busy,
+                        .port = one_node ? TransferTime::Port::within : TransferTime::Port::between};
+  };
   switch (transfer.collective.kind) {
     case Kind::all_reduce:
-      return {.link = 2 * latency + 2 * beta * share * shares / n};
+      return time(2 * latency, 2 * beta * share * shares / n);
     case Kind::all_gather:
     case Kind::reduce_scatter:
     case Kind::gather:
     case Kind::scatter:
-      return {.link = latency + beta * share * shares};
+      return time(latency, beta * share * shares);
     case Kind::all_to_all: {
       const double away = (n - s.here) * share, near = (s.here - 1) * share;
-      return {.link = alpha * std::log2(n) + std::max(near * l.within.seconds_per_byte,
-                                                      away * l.between.seconds_per_byte * l.oversubscription)};
+      return time(alpha * std::log2(n),
+                  std::max(near * l.within.seconds_per_byte, away * l.between.seconds_per_byte * l.oversubscription));
     }
     case Kind::broadcast:
     case Kind::reduce:
-      return {.link = latency + beta * share};
+      return time(latency, beta * share);
     case Kind::barrier:
-      return {.link = 2 * latency};
+      return time(2 * latency, 0);
   }
   return {};
 }
@@ -167,7 +172,10 @@ TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Tra
 TransferTime ClusterModel::message(const Trace::Transfer& transfer, int from) const {
   const bool near = c_.links.node_of(from) == c_.links.node_of(transfer.peer);
   const comm::Link& link = near ? c_.links.within : c_.links.between;
-  return {.link = link.latency + link.seconds_per_byte * static_cast<double>(transfer.bytes)};
+  const double busy = link.seconds_per_byte * static_cast<double>(transfer.bytes);
+  return {.link = link.latency + busy,
+          .busy = busy,
+          .port = near ? TransferTime::Port::within : TransferTime::Port::between};
 }
 
 }  // namespace trireme::plan

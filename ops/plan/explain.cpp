@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/plan/kernel_kind.h"
 #include "parallel/pipeline/schedules.h"
 #include "train/program/units.h"
 
@@ -25,6 +26,7 @@ std::string why(const std::string& part, const TrainOptions& options) {
       {"optimizer", "reads and writes weights, gradients and moments once"},
       {"tp", "waits for sums over tp, twice in a block and direction, which nothing hides"},
       {"cp", "waits for keys and values of other parts of the sequence"},
+      {"first and last stage", "waits for the other end of the pipeline, to add up the tied embedding's gradients"},
       {"ep", "waits for tokens on their way to experts and back"},
       {"data", "waits for gradients or weights, as far as computing does not hide them"},
       {"dp", "waits for gradients or weights, as far as computing does not hide them"}};
@@ -38,6 +40,15 @@ std::string why(const std::string& part, const TrainOptions& options) {
   }
   const auto found = reasons.find(part);
   return found == reasons.end() ? "" : std::string(found->second);
+}
+
+/// Seconds of products and attention: of all stages, divided by their number.
+double mean_arithmetic(const std::vector<RankTime>& ranks) {
+  double sum = 0;
+  for (const RankTime& rank : ranks)
+    for (const auto& [kernel, seconds] : rank.kernels)
+      if (kernel_kind(kernel) == KernelKind::product || kernel_kind(kernel) == KernelKind::attention) sum += seconds;
+  return sum / static_cast<double>(ranks.size());
 }
 
 std::string aligned(const std::vector<Line>& lines) {
@@ -83,9 +94,12 @@ std::string explain(const Question& question, const Choice& choice) {
     else
       others.push_back({part, more(time), why(part, choice.options)});
   }
-  lines.push_back({"below the peak", more(arithmetic - ideal - again),
-                   fmt::format("products and attention reach {:.0f} % of it, for the rank that takes longest",
-                               100 * (ideal + again) / arithmetic)});
+  const double mean = mean_arithmetic(p.ranks);
+  lines.push_back({"below the peak", more(mean - ideal - again),
+                   fmt::format("products and attention reach {:.0f} % of it", 100 * (ideal + again) / mean)});
+  if (p.ranks.size() > 1)
+    lines.push_back({"imbalance", more(arithmetic - mean),
+                     "products and attention of the rank that ends last, against the mean of all stages"});
   lines.insert(lines.end(), others.begin(), others.end());
   const double step = p.seconds;
   lines.push_back({"a step takes", seconds(step), ""});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "ops/plan/at_once.h"
@@ -41,11 +42,14 @@ double flops_of(const Trace& trace) {
       trace, [](const ProfileEvent& call) { return call.cost.flops; }, [](const Trace::Transfer&) { return 0; });
 }
 
-Prediction predict_all(const TrainOptions& options, const DryProgram& program, const MachineModel& machine,
-                       int threads) {
+/// `recording`: is filled in, unless it is null.
+Prediction predict_all(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads,
+                       Recording* recording = nullptr) {
   const std::vector<int> ranks = pipeline_of(options.mesh.shape);
   const std::shared_ptr<DryFacts> facts = make_dry_facts();
   std::vector<Trace> traces(ranks.size());
+  if (recording != nullptr)
+    for (Trace& trace : traces) trace.watch_memory(options.precision.tensor_device());
   Prediction prediction;
   prediction.memory.resize(ranks.size());
   const auto run = [&](std::size_t stage) {
@@ -59,8 +63,12 @@ Prediction predict_all(const TrainOptions& options, const DryProgram& program, c
     prediction.flops += flops_of(traces[stage]);
   }
   prediction.flops *= static_cast<double>(options.mesh.shape.ranks()) / static_cast<double>(ranks.size());
-  prediction.ranks = simulate(programs, machine);
+  prediction.ranks = simulate(programs, machine, recording == nullptr ? nullptr : &recording->timeline);
   prediction.seconds = step_seconds(prediction.ranks);
+  if (recording != nullptr) {
+    recording->micro_batches = options.batch_sizes().micro_batches;
+    recording->traces = std::move(traces);
+  }
   return prediction;
 }
 
@@ -68,6 +76,16 @@ TrainOptions with_micro_batches(const TrainOptions& options, std::int64_t count)
   TrainOptions o = options;
   o.batch = {.micro_batch = options.batch_sizes().micro_batch, .global_batch = std::nullopt, .micro_batches = count};
   return o;
+}
+
+/// Two numbers of micro-batches from which larger ones are extrapolated: a full pipeline, and one that is longer.
+std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& options) {
+  const std::int64_t stages = options.mesh.shape.size(Axis::pp);
+  // Interleaved schedules have runs of as many micro-batches as there are ranks, and a rest.
+  const bool has_runs = pipeline::chunks_per_rank(options.mesh.pipeline) > 1;
+  const std::int64_t rest = options.batch_sizes().micro_batches % stages;
+  const std::int64_t few = has_runs ? 2 * stages + rest : stages + 1;
+  return {few, few + (has_runs ? stages : 1)};
 }
 
 /// a + (b - a) times `steps`, in everything.
@@ -106,14 +124,18 @@ const RankMemory& Prediction::most_memory() const { return *std::ranges::max_ele
 
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
   const std::int64_t count = options.batch_sizes().micro_batches;
-  const std::int64_t stages = options.mesh.shape.size(Axis::pp);
-  // A full pipeline. Interleaved schedules have runs of as many micro-batches as there are ranks, and a rest.
-  const bool has_runs = pipeline::chunks_per_rank(options.mesh.pipeline) > 1;
-  const std::int64_t few = has_runs ? 2 * stages + count % stages : stages + 1, more = few + (has_runs ? stages : 1);
+  const auto [few, more] = few_micro_batches(options);
   if (count <= more) return predict_all(options, program, machine, threads);
   const Prediction a = predict_all(with_micro_batches(options, few), program, machine, threads);
   const Prediction b = predict_all(with_micro_batches(options, more), program, machine, threads);
   return extrapolated(a, b, static_cast<double>(count - few) / static_cast<double>(more - few));
+}
+
+Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
+  const std::int64_t count = std::min(options.batch_sizes().micro_batches, few_micro_batches(options).second);
+  Recording recording;
+  predict_all(with_micro_batches(options, count), program, machine, threads, &recording);
+  return recording;
 }
 
 Outline outline(const TrainOptions& options, const DryProgram& program, const MachineModel& machine) {
@@ -149,6 +171,18 @@ Outline outline(const TrainOptions& options, const DryProgram& program, const Ma
   return result;
 }
 
+namespace {
+
+/// How much of what the stages before do to a micro-batch a stage has to wait for, at least, while the pipeline fills
+/// and drains. Nothing is said of schedules that are not known here.
+double share_that_waits(std::string_view schedule) {
+  if (schedule == "1f1b" || schedule == "gpipe") return 1;
+  if (schedule == "zero-bubble") return 2.0 / 3;  // weight gradients, which it delays, are at most a third
+  return 0;
+}
+
+}  // namespace
+
 LowerBound lower_bound(const TrainOptions& options, const Outline& outline) {
   const auto micro_batches = static_cast<double>(options.batch_sizes().micro_batches);
   const auto stages = static_cast<double>(outline.ranks.size());
@@ -158,8 +192,7 @@ LowerBound lower_bound(const TrainOptions& options, const Outline& outline) {
   double all = 0;
   for (const Outline::Rank& rank : outline.ranks) all += rank.seconds;
   if (chunks > 1) bound.seconds = all / stages * (micro_batches + (stages - 1) / chunks);
-  // Weight gradients, which zero-bubble delays, are at most a third of a micro-batch.
-  const double filling = options.mesh.pipeline == "zero-bubble" ? 2.0 / 3 : 1;
+  const double filling = share_that_waits(options.mesh.pipeline);
   double before = 0;
   std::int64_t most = 0, sum = 0;
   for (std::size_t stage = 0; stage < outline.ranks.size(); ++stage) {

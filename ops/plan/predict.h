@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/plan/simulate.h"
+#include "parallel/comm/trace.h"
 #include "train/options/options.h"
 #include "train/step/rank_memory.h"
 
@@ -26,6 +27,15 @@ struct Prediction {
 /// `threads`: that make the traces.
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine,
                    int threads = 1);
+
+/// A step of one pipeline in full: for pictures.
+struct Recording {
+  std::int64_t micro_batches = 0;  ///< that are recorded
+  std::vector<Trace> traces;       ///< of each pipeline rank with the other coordinates 0, with their memory
+  Timeline timeline;               ///< of the same
+};
+/// Of many micro-batches, the few that predict() extrapolates from.
+Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads = 1);
 
 /// What each pipeline rank needs for one micro-batch: enough for bounds of every schedule and ZeRO stage.
 struct Outline {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -71,10 +73,23 @@ namespace {
 class Searching {
  public:
   Searching(const DryProgram& program, const ModelFacts& model, const MachineModel& machine, const SearchLimits& limits)
-      : program_(program), model_(model), machine_(machine), limits_(limits) {}
+      : program_(program), model_(model), machine_(machine), limits_(limits), budget_(limits.memory) {}
 
-  Search run(std::vector<Alternatives> possible, Search found) {
+  Search run(const std::vector<Alternatives>& possible, Search found) {
     found_ = std::move(found);
+    find_fastest(possible, limits_.shown);
+    for (auto& [place, choice] : best_) found_.choices.push_back({*choice.options, std::move(choice.prediction)});
+    if (!found_.choices.empty()) found_.smallest.reset();
+    if (limits_.front) find_front(possible);
+    return std::move(found_);
+  }
+
+ private:
+  /// The fastest of those that need at most `budget_`, in best_.
+  void find_fastest(const std::vector<Alternatives>& possible, std::size_t count) {
+    best_.clear();
+    count_ = count;
+    simulated_ = 0;
     std::vector<std::pair<double, std::size_t>> order;  // bound, which
     for_each_at_once(possible.size(), limits_.threads, [&](std::size_t which) {
       for (const Alternative& alternative : possible[which])
@@ -87,19 +102,31 @@ class Searching {
     std::sort(order.begin(), order.end());
     rank_threads_ = order.size() == 1 ? limits_.threads : 1;
     for_each_at_once(order.size(), limits_.threads, [&](std::size_t i) {
-      if (!is_too_slow(order[i].first)) predict(possible[order[i].second], order[i].second);
+      if (!is_too_slow(order[i].first)) try_all(possible[order[i].second], order[i].second);
     });
-    for (auto& [place, choice] : best_) found_.choices.push_back(std::move(choice));
-    if (!found_.choices.empty()) found_.smallest.reset();
-    return std::move(found_);
   }
 
- private:
-  bool fits(std::int64_t bytes) const { return static_cast<double>(bytes) <= limits_.memory; }
+  /// With less and less memory, until nothing fits.
+  void find_front(const std::vector<Alternatives>& possible) {
+    constexpr double less = 0.7;
+    most_ = 12;
+    std::set<const TrainOptions*> front;
+    for (is_first_ = false; !best_.empty(); find_fastest(possible, 1)) {
+      const TrainOptions* fastest = best_.begin()->second.options;
+      front.insert(fastest);
+      budget_ = less * static_cast<double>(tried_.at(fastest).memory);
+    }
+    budget_ = limits_.memory;
+    for (auto& [options, tried] : tried_)
+      if (fits(tried.memory)) (front.contains(options) ? found_.front : found_.others).push_back(tried);
+    std::ranges::sort(found_.front, {}, &Tried::seconds);
+  }
+
+  bool fits(std::int64_t bytes) const { return static_cast<double>(bytes) <= budget_; }
 
   bool is_too_slow(double bound) {
     const std::scoped_lock lock(mutex_);
-    return best_.size() == limits_.shown && bound > best_.rbegin()->first.first;
+    return best_.size() == count_ && (bound > best_.rbegin()->first.first || simulated_ >= most_);
   }
 
   /// The least time of a step; nothing if it certainly does not fit.
@@ -111,12 +138,12 @@ class Searching {
     const std::scoped_lock lock(mutex_);
     if (reason.empty())
       note_too_large(options, bound.memory);
-    else
+    else if (is_first_)
       found_.impossible.emplace_back(options, reason);
     return std::nullopt;
   }
 
-  void predict(const Alternatives& alternatives, std::size_t which) {
+  void try_all(const Alternatives& alternatives, std::size_t which) {
     std::vector<const Alternative*> fitting;
     for (const Alternative& alternative : alternatives) {
       const auto is_certainly_faster = [&](const Alternative* other) {
@@ -125,7 +152,7 @@ class Searching {
       };
       if (std::ranges::any_of(fitting, is_certainly_faster)) continue;
       const std::optional<double> bound = bound_if_it_may_fit(alternative.options);
-      if (bound && !is_too_slow(*bound) && predict_one(alternative.options, which)) fitting.push_back(&alternative);
+      if (bound && !is_too_slow(*bound) && try_one(alternative.options, which)) fitting.push_back(&alternative);
     }
   }
 
@@ -141,42 +168,60 @@ class Searching {
   }
 
   /// Whether it fits.
-  bool predict_one(const TrainOptions& options, std::size_t which) {
-    Prediction prediction = plan::predict(options, program_, machine_, rank_threads_);
-    const std::int64_t need = prediction.most_memory().peak;
+  bool try_one(const TrainOptions& options, std::size_t which) {
+    Prediction prediction;
+    if (is_first_ || !is_tried(options)) {
+      prediction = plan::predict(options, program_, machine_, rank_threads_);
+      const std::scoped_lock lock(mutex_);
+      ++found_.predicted;
+      ++simulated_;
+      tried_[&options] = {options, prediction.seconds, prediction.most_memory().peak};
+    }
     const std::scoped_lock lock(mutex_);
-    ++found_.predicted;
-    const bool does_fit = fits(need);
+    const Tried& tried = tried_.at(&options);
+    const bool does_fit = fits(tried.memory);
     if (does_fit) {
-      const double seconds = prediction.seconds;
-      best_.emplace(std::pair(seconds, which), Choice{options, std::move(prediction)});
-      if (best_.size() > limits_.shown) best_.erase(std::prev(best_.end()));
+      best_.emplace(std::pair(tried.seconds, which), Fitting{&options, std::move(prediction)});
+      if (best_.size() > count_) best_.erase(std::prev(best_.end()));
     } else {
-      note_too_large(options, need);
+      note_too_large(options, tried.memory);
     }
     if (limits_.progress) limits_.progress(found_.predicted, best_.empty() ? 0 : best_.begin()->first.first);
     return does_fit;
   }
+  bool is_tried(const TrainOptions& options) {
+    const std::scoped_lock lock(mutex_);
+    return tried_.contains(&options);
+  }
 
   /// With `mutex_` locked.
   void note_too_large(const TrainOptions& options, std::int64_t bytes) {
-    if (!found_.smallest || bytes < found_.smallest->second) found_.smallest = {options, bytes};
+    if (is_first_ && (!found_.smallest || bytes < found_.smallest->second)) found_.smallest = {options, bytes};
   }
 
   struct Once {
     std::once_flag flag;
     Outline outline;
   };
+  struct Fitting {
+    const TrainOptions* options;
+    Prediction prediction;  // empty if they were tried before
+  };
 
   const DryProgram& program_;
   const ModelFacts& model_;
   const MachineModel& machine_;
   const SearchLimits& limits_;
-  int rank_threads_ = 1;  // for the ranks of one setting
+  double budget_;                                               // bytes of a device
+  std::size_t count_ = 0;                                       // of the fastest to find
+  bool is_first_ = true;                                        // with the whole memory of a device
+  int simulated_ = 0, most_ = std::numeric_limits<int>::max();  // by find_fastest(), if it has found any
+  int rank_threads_ = 1;                                        // for the ranks of one setting
   std::mutex mutex_;
   std::map<std::tuple<std::string, std::int64_t, std::string>, Once> outlines_;
   Search found_;
-  std::multimap<std::pair<double, std::size_t>, Choice> best_;  // by seconds, and as wanted
+  std::multimap<std::pair<double, std::size_t>, Fitting> best_;  // by seconds, and as wanted
+  std::map<const TrainOptions*, Tried> tried_;                   // those that were simulated
 };
 
 }  // namespace
@@ -194,7 +239,7 @@ Search search(const std::vector<Alternatives>& wanted,
     }
     found.possible += static_cast<std::int64_t>(possible.back().size());
   }
-  return Searching(program, model, machine, limits).run(std::move(possible), std::move(found));
+  return Searching(program, model, machine, limits).run(possible, std::move(found));
 }
 
 }  // namespace trireme::plan

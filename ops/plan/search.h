@@ -45,10 +45,19 @@ struct Choice {
   TrainOptions options;
   Prediction prediction;
 };
+/// Settings that were simulated.
+struct Tried {
+  TrainOptions options;
+  double seconds = 0;       ///< of a step
+  std::int64_t memory = 0;  ///< of the rank that needs most, in bytes
+};
 struct Search {
   std::vector<Choice> choices;                                   ///< the fastest, first; as many as were asked for
   std::int64_t possible = 0, predicted = 0;                      ///< how many were
   std::vector<std::pair<TrainOptions, std::string>> impossible;  ///< and why
+  /// If SearchLimits::front: the fastest of all that fit; the fastest that need at most 70 % of its memory, of the most
+  /// promising twelve; and so on. And the others that were simulated.
+  std::vector<Tried> front, others;
   /// If none fits: the one that needs least memory, and how many bytes at least.
   std::optional<std::pair<TrainOptions, std::int64_t>> smallest;
 };
@@ -57,6 +66,7 @@ struct SearchLimits {
   double memory = 0;      ///< of a device, in bytes
   std::size_t shown = 1;  ///< how many choices to find
   int threads = 1;        ///< that search
+  bool front = false;     ///< whether to find what is fastest with less memory, too
   /// Told after each simulation, by one thread at a time: how many there were, and the seconds of the fastest that fits;
   /// 0: none yet.
   std::function<void(std::int64_t simulated, double fastest)> progress = {};

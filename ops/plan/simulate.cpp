@@ -35,7 +35,7 @@ class Simulation {
   }
   Clock& clock() { return clock_; }
 
-  std::vector<RankTime> run() {
+  std::vector<RankTime> run(Timeline* timeline) {
     for (const auto& rank : ranks_) {
       run_program(*rank);
       run_background(*rank);
@@ -50,10 +50,16 @@ class Simulation {
              rank->program.rank, rank->at, events);
       times.push_back(rank->time);
     }
+    if (timeline != nullptr) *timeline = timeline_of_step();
     return times;
   }
 
  private:
+  /// A collective, and its number in the trace of a rank.
+  struct Turn {
+    std::shared_ptr<Meeting> meeting;
+    int transfer;
+  };
   struct Rank {
     Rank(const RankProgram& what, int where, Clock& clock) : program(what), node(where), queue(clock) {}
 
@@ -65,8 +71,9 @@ class Simulation {
     double step_began = 0;
     std::map<int, int> turns;                          // collectives so far, by group
     std::map<int, std::shared_ptr<Meeting>> meetings;  // that it has not waited for, by transfer
-    Mailbox<std::shared_ptr<Meeting>> queue;           // of its communication thread
+    Mailbox<Turn> queue;                               // of its communication thread
     RankTime time;
+    Timeline::Rank spans;  // of the clock
 
     const Trace& trace() const { return *program.trace; }
     const Trace::Group& group(const Trace::Transfer& t) const { return trace().groups()[index(t.group)]; }
@@ -87,34 +94,59 @@ class Simulation {
         const double kernel = machine_.kernel(call), host = std::exchange(rank.owed, 0);
         rank.time.kernels[call.name] += kernel;
         rank.time.host += host;
+        const double before = clock_.now();
         co_await clock_.work(kernel + host, rank.program.threads, rank.node);
+        rank.spans.program.push_back({rank.at, before, clock_.now()});
       } else {
         const Trace::Transfer& transfer = trace.transfers()[Rank::index(event.index)];
         const double before = clock_.now();
         if (transfer.kind == Trace::TransferKind::send) {
           const TransferTime time = machine_.message(transfer, rank.program.rank);
           co_await clock_.work(time.processor, 1, rank.node);
-          channel(rank, transfer).put(clock_.now() + time.link);
+          const auto arrived = std::make_shared<Signal>(clock_);
+          channel(rank, transfer).put(arrived);
+          deliver(rank.program.rank, time, arrived);
         } else if (event.kind == Trace::EventKind::start) {
           if (transfer.kind == Trace::TransferKind::collective) start(rank, event.index, transfer);
         } else if (transfer.kind == Trace::TransferKind::receive) {
-          Mailbox<double>& box = channel(rank, transfer);
+          Mailbox<std::shared_ptr<Signal>>& box = channel(rank, transfer);
           while (box.empty()) co_await box.more();
-          co_await clock_.sleep_until(box.take());
+          const std::shared_ptr<Signal> arrived = box.take();
+          co_await *arrived;
         } else {
           const std::shared_ptr<Meeting> meeting = rank.meetings.extract(event.index).mapped();
           if (!transfer.background) take_part(rank, meeting);
           co_await meeting->over;
         }
         rank.time.exchanges[rank.group(transfer).name] += clock_.now() - before;
+        if (clock_.now() > before) rank.spans.program.push_back({rank.at, before, clock_.now()});
       }
     }
   }
 
   void end_step(Rank& rank, int step) {
     const double seconds = clock_.now() - std::exchange(rank.step_began, clock_.now());
-    if (step == 0) rank.time = {};  // a later one counts
+    if (step == 0) {  // a later one counts
+      rank.time = {};
+      rank.spans = {};
+    }
     rank.time.step = seconds;
+  }
+
+  Timeline timeline_of_step() {
+    Timeline timeline;
+    double first = clock_.now();
+    for (const auto& rank : ranks_) first = std::min(first, rank->step_began - rank->time.step);
+    for (const auto& rank : ranks_) {
+      timeline.ranks.push_back(std::move(rank->spans));
+      timeline.seconds = std::max(timeline.seconds, rank->step_began - first);
+      for (auto* spans : {&timeline.ranks.back().program, &timeline.ranks.back().background})
+        for (Timeline::Span& span : *spans) {
+          span.begin = std::max(0.0, span.begin - first);
+          span.end -= first;
+        }
+    }
+    return timeline;
   }
 
   // ---- collectives -------------------------------------------------------------------------------------------------
@@ -130,14 +162,15 @@ class Simulation {
                                           machine_.collective(transfer, rank.group(transfer)));
     }
     rank.meetings.emplace(number, meeting);
-    if (transfer.background) rank.queue.put(meeting);
+    if (transfer.background) rank.queue.put({meeting, number});
   }
 
   Process take_part(Rank& rank, std::shared_ptr<Meeting> meeting) {
     if (--meeting->missing == 0) meeting->all_came.give();
     co_await meeting->all_came;
     co_await clock_.work(meeting->part.processor, 1, rank.node);
-    co_await clock_.sleep(meeting->part.link);
+    co_await clock_.sleep(meeting->part.link - meeting->part.busy);
+    co_await clock_.transmit(meeting->part.busy, port(rank.program.rank, meeting->part.port));
     if (--meeting->busy == 0) meeting->over.give();
   }
 
@@ -145,17 +178,28 @@ class Simulation {
   Process run_background(Rank& rank) {
     while (true) {
       while (rank.queue.empty()) co_await rank.queue.more();
-      const std::shared_ptr<Meeting> meeting = rank.queue.take();
-      take_part(rank, meeting);
-      co_await meeting->over;
+      const Turn turn = rank.queue.take();
+      take_part(rank, turn.meeting);
+      co_await turn.meeting->all_came;
+      const double began = clock_.now();
+      co_await turn.meeting->over;
+      rank.spans.background.push_back({Rank::index(turn.transfer), began, clock_.now()});
     }
   }
 
   // ---- messages ----------------------------------------------------------------------------------------------------
 
-  /// When the messages of one channel arrive. A peer that is not simulated does what this rank does: its message comes
-  /// when this rank sends one.
-  Mailbox<double>& channel(const Rank& rank, const Trace::Transfer& transfer) {
+  static int port(int rank, TransferTime::Port which) { return 2 * rank + static_cast<int>(which); }
+
+  Process deliver(int from, TransferTime time, std::shared_ptr<Signal> arrived) {
+    co_await clock_.sleep(time.link - time.busy);
+    co_await clock_.transmit(time.busy, port(from, time.port));
+    arrived->give();
+  }
+
+  /// The arrivals of the messages of one channel. A peer that is not simulated does what this rank does: its message
+  /// comes when this rank sends one.
+  Mailbox<std::shared_ptr<Signal>>& channel(const Rank& rank, const Trace::Transfer& transfer) {
     const int own = rank.program.rank, peer = simulated_.contains(transfer.peer) ? transfer.peer : own;
     const bool sends = transfer.kind == Trace::TransferKind::send;
     const std::tuple key(rank.groups[Rank::index(transfer.group)], sends ? own : peer, sends ? peer : own,
@@ -168,14 +212,14 @@ class Simulation {
   std::set<int> simulated_;                                           // ranks of the world
   std::map<std::pair<std::string, std::vector<int>>, int> groups_;    // numbers, by name and members
   std::map<std::pair<int, int>, std::shared_ptr<Meeting>> meetings_;  // by group and turn
-  std::map<std::tuple<int, int, int, int>, Mailbox<double>> channels_;
+  std::map<std::tuple<int, int, int, int>, Mailbox<std::shared_ptr<Signal>>> channels_;
   Clock clock_;  // the last: it ends coroutines, which use the others
 };
 
 }  // namespace
 
-std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine) {
-  return Simulation(ranks, machine).run();
+std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine, Timeline* timeline) {
+  return Simulation(ranks, machine).run(timeline);
 }
 
 double step_seconds(const std::vector<RankTime>& ranks) {

@@ -5,10 +5,12 @@
 // Of a large mesh, the ranks of one pipeline are enough: a collective with ranks that are not simulated begins when
 // those that are have come to it, and a message from such a rank arrives as if it did what the receiver does.
 //
-// Ranks may share processors: while more threads want to run than a node has cores, each advances more slowly.
+// Ranks may share processors: while more threads want to run than a node has cores, each advances more slowly. So do
+// transfers that use the same port of a rank at the same time, as the sums of gradients and a pipeline's messages may.
 // Read next: ops/plan/simulate.cpp, ops/plan/clock.h; ops/plan/this_machine.h and ops/plan/cluster.h: what things take.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,7 +21,11 @@ namespace trireme::plan {
 
 /// What a transfer takes once all its ranks are ready: time of each rank's processor, and then time on links.
 struct TransferTime {
+  enum class Port : std::uint8_t { within, between };  ///< of a rank: to others of its node, and to other nodes
+
   double processor = 0, link = 0;  ///< seconds
+  double busy = 0;  ///< of `link`: while it uses the port, which it shares with the rank's other transfers
+  Port port = Port::between;
 };
 
 /// What things take on a machine.
@@ -52,8 +58,23 @@ struct RankTime {
   std::map<std::string, double, std::less<>> exchanges;  ///< in exchanges, or waiting for them: by group
 };
 
-/// Throws ExitCode::internal if the ranks wait for each other for ever.
-std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine);
+/// What the ranks did when, in the last step of their traces.
+struct Timeline {
+  struct Span {
+    std::size_t index;          ///< of an event; in the background, of a transfer
+    double begin = 0, end = 0;  ///< seconds since the first rank began the step
+  };
+  struct Rank {
+    std::vector<Span> program;     ///< kernels, and waits for other ranks
+    std::vector<Span> background;  ///< collectives of its communication thread
+  };
+  std::vector<Rank> ranks;
+  double seconds = 0;  ///< until the last rank ends the step
+};
+
+/// Throws ExitCode::internal if the ranks wait for each other for ever. `timeline`: is filled in, unless it is null.
+std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine,
+                               Timeline* timeline = nullptr);
 
 /// The time of a step: of the slowest rank.
 double step_seconds(const std::vector<RankTime>& ranks);

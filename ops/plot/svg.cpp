@@ -49,6 +49,14 @@ std::string number(double value) {
 
 std::string at(Point p) { return number(p.x) + " " + number(p.y); }
 
+std::string path_through(const std::vector<Point>& points) {
+  std::string path;
+  for (const Point& point : points) path += (path.empty() ? "M" : "L") + at(point);
+  return path;
+}
+
+}  // namespace
+
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -68,8 +76,6 @@ std::string escaped(std::string_view text) {
   }
   return result;
 }
-
-}  // namespace
 
 Tone tone_of_rank(int rank) {
   constexpr std::array<Tone, 4> order = {Tone::blue, Tone::orange, Tone::green, Tone::purple};
@@ -100,10 +106,13 @@ void Drawing::box(const Rect& rect, const BoxStyle& style) {
 void Drawing::line(Point from, Point to, const LineStyle& style) { polyline({from, to}, style); }
 
 void Drawing::polyline(const std::vector<Point>& points, const LineStyle& style) {
-  std::string path;
-  for (const Point& point : points) path += (path.empty() ? "M" : "L") + at(point);
-  body_ += fmt::format("<path d=\"{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"/>\n", path,
+  body_ += fmt::format("<path d=\"{}\" fill=\"none\" class=\"{}-line\" stroke-width=\"{}\"/>\n", path_through(points),
                        colours(style.tone).name, number(style.width));
+}
+
+void Drawing::area(const std::vector<Point>& corners, Tone tone) {
+  body_ +=
+      fmt::format("<path d=\"{}Z\" class=\"{}\" style=\"stroke:none\"/>\n", path_through(corners), colours(tone).name);
 }
 
 void Drawing::text(Point point, std::string_view content, const TextStyle& style) {
@@ -123,14 +132,14 @@ void Drawing::label(const Rect& rect, const BoxStyle& style, std::string_view co
   text(rect.centre(), content, centred);
 }
 
-std::string Drawing::svg(double width, double height) const {
+std::string Drawing::svg(double width, double height, std::string_view id) const {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
-      "aria-labelledby=\"title description\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\">\n"
-      "<title id=\"title\">{2}</title>\n<desc id=\"description\">{3}</desc>\n"
+      "aria-labelledby=\"{6}title {6}description\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\">\n"
+      "<title id=\"{6}title\">{2}</title>\n<desc id=\"{6}description\">{3}</desc>\n"
       "<style>\ntext{{pointer-events:none}}\n{4}@media (prefers-color-scheme: dark){{\n{5}}}\n</style>\n"
-      "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n{6}</svg>\n",
-      number(width), number(height), escaped(title_), escaped(description_), rules(false), rules(true), body_);
+      "<rect width=\"100%\" height=\"100%\" class=\"page\"/>\n{7}</svg>\n",
+      number(width), number(height), escaped(title_), escaped(description_), rules(false), rules(true), id, body_);
 }
 
 }  // namespace trireme::pictures

@@ -55,6 +55,9 @@ struct LineStyle {
 /// The approximate width of `text` in the widest of the usual fonts.
 double text_width(std::string_view text, double size);
 
+/// As text in XML and HTML.
+std::string escaped(std::string_view text);
+
 class Drawing {
  public:
   /// `title` names the picture; `description` says in a few sentences what it shows, for readers who cannot see it.
@@ -62,6 +65,8 @@ class Drawing {
 
   void box(const Rect& rect, const BoxStyle& style);
   void line(Point from, Point to, const LineStyle& style = {});
+  /// A filled polygon.
+  void area(const std::vector<Point>& corners, Tone tone);
   /// Straight lines from point to point.
   void polyline(const std::vector<Point>& points, const LineStyle& style = {});
   /// Vertically centred on `at.y`; `style.anchor` is at `at.x`.
@@ -69,7 +74,8 @@ class Drawing {
   /// A box with text in its middle.
   void label(const Rect& rect, const BoxStyle& style, std::string_view content, const TextStyle& text_style = {});
 
-  std::string svg(double width, double height) const;
+  /// `id`: begins the ids in the document, if it will be one of several in a page.
+  std::string svg(double width, double height, std::string_view id = "") const;
 
  private:
   std::string title_, description_, body_;

@@ -1,10 +1,17 @@
 #include "parallel/comm/trace.h"
 
+#include <utility>
+
 namespace trireme {
 
 // The time that recording takes is not the program's.
 void Trace::add(EventKind kind, int index, double host_seconds) {
   events_.push_back({kind, index, host_seconds});
+  if (watched_) {
+    const std::shared_ptr<MemoryPool> pool = MemoryPool::current()->on(*watched_);
+    Bytes& in_use = memory_.emplace_back();
+    for (std::size_t c = 0; c < in_use.size(); ++c) in_use[c] = pool->use(static_cast<MemoryCategory>(c)).live;
+  }
   since_event_.restart();
 }
 
@@ -31,6 +38,10 @@ int Trace::start(const Transfer& transfer) {
 }
 
 void Trace::wait(int transfer) { add(EventKind::wait, transfer, since_event_.seconds()); }
+
+void Trace::begin_part(std::string kind, int stage, int micro_batch) {
+  parts_.push_back({std::move(kind), stage, micro_batch, events_.size(), events_.size()});
+}
 
 void Trace::mark() { add(EventKind::mark, marks_++, since_event_.seconds()); }
 

@@ -9,14 +9,17 @@
 // measured, on the machine that makes the trace. Read next: train/step/rank_memory.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "core/dry_run.h"
+#include "core/memory.h"
 #include "core/profile.h"
 #include "core/stopwatch.h"
 #include "parallel/comm/collective.h"
@@ -57,18 +60,36 @@ class Trace final : public DryListener {
     int index;            ///< in kernels(), in transfers(); of a mark: how many came before
     double host_seconds;  ///< the program's own work since the event before
   };
+  /// An action of a pipeline's schedule (parallel/pipeline/actions.h): the events from `begin` up to `end`.
+  struct Part {
+    std::string kind;  ///< "forward"
+    int stage = 0, micro_batch = 0;
+    std::size_t begin = 0, end = 0;
+  };
+  using Bytes = std::array<std::int64_t, memory_categories>;
 
   bool measures() const { return measure_ != nullptr; }
   const std::vector<ProfileEvent>& kernels() const { return kernels_; }  ///< the different calls
   const std::vector<Transfer>& transfers() const { return transfers_; }
   const std::vector<Group>& groups() const { return groups_; }
   const std::vector<Event>& events() const { return events_; }
+  const std::vector<Part>& parts() const { return parts_; }
 
   void kernel(const std::function<ProfileEvent()>& describe, const std::function<void()>& compute) override;
   int add_group(const std::string& name, const std::vector<int>& members);  ///< returns its index
   int start(const Transfer& transfer);                                      ///< returns its index
   void wait(int transfer);
   void mark();  ///< the end of a step
+
+  /// The trace of the calling thread's dry run, or null.
+  static Trace* current() { return dynamic_cast<Trace*>(DryRun::listener()); }
+  void begin_part(std::string kind, int stage, int micro_batch);
+  void end_part() { parts_.back().end = events_.size(); }
+
+  /// From now on the trace notes what is in use on `device`.
+  void watch_memory(Device device) { watched_ = device; }
+  /// Bytes in use by category when each event began; empty if memory is not watched.
+  const std::vector<Bytes>& memory() const { return memory_; }
 
  private:
   void add(EventKind kind, int index, double host_seconds);
@@ -79,6 +100,9 @@ class Trace final : public DryListener {
   std::vector<Transfer> transfers_;
   std::vector<Group> groups_;
   std::vector<Event> events_;
+  std::vector<Part> parts_;
+  std::optional<Device> watched_;
+  std::vector<Bytes> memory_;
   int marks_ = 0;
   Stopwatch since_event_;
 };

@@ -14,6 +14,7 @@
 #include "autograd/node.h"
 #include "core/kernels.h"
 #include "core/profile.h"
+#include "parallel/comm/trace.h"
 #include "parallel/comm/watch/beacon.h"
 
 namespace trireme::pipeline {
@@ -139,6 +140,8 @@ class ListRun {
           .name = fmt::format("{} stage {} micro-batch {}", name(action.kind), action.stage, action.microbatch),
           .detail = {}};
     });
+    Trace* const trace = is_message(kind) ? nullptr : Trace::current();
+    if (trace != nullptr) trace->begin_part(std::string(name(kind)), stage, microbatch);
     std::optional<watch::PhaseScope> phase;  // includes the work of the before_backward callback
     if (kind == ActionKind::backward || kind == ActionKind::backward_input || kind == ActionKind::backward_weight)
       phase.emplace(Phase::backward);
@@ -179,6 +182,7 @@ class ListRun {
              tag_of(stage - 1, true));
         break;
     }
+    if (trace != nullptr) trace->end_part();
   }
 
   void announce_backward(int stage, int microbatch) const {

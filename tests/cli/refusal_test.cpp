@@ -36,6 +36,20 @@ TEST_CASE("flags") {
   check_refused(run("generate", "--promt x"), 64, {"unknown flag --promt", "--prompt"});
 }
 
+TEST_CASE("flags of the other programs that are missing, empty, or contradict each other") {
+  const Workplace work;
+  check_refused(run("generate", "--checkpoint x"), 64, {"--prompt is missing or empty"});
+  check_refused(run("eval", "--checkpoint x --ids 1"), 64, {"--ids 1 without --logits", "--logits FILE.npy"});
+  check_refused(run("checkpoint", "inspect x --weights"), 64,
+                {"inspect does not take \"--weights\"", "--configuration"});
+  check_refused(run("plot", "x --svg="), 64, {"--svg is empty"});
+  check_refused(run("pictures", ""), 64, {"no folder is given", "--out docs/pictures"});
+  write_file(work.path("text.txt"), "some text");
+  check_refused(run("prepare_data", "--data " + work.path("text.txt") + " --out " + work.path("shards") +
+                                        " --train-bpe --vocab 300 --tokenizer byte"),
+                64, {"--train-bpe and --tokenizer byte are two tokenizers"});
+}
+
 TEST_CASE("algorithms of collectives, and links") {
   const Workplace work;
   const std::string three = work.small_run() + "--mesh dp=3 --global-batch 6 ";

@@ -337,6 +337,22 @@ TEST_CASE("a run may drop its momentum, and cannot resume one that was not saved
   });
 }
 
+TEST_CASE("a run is resumed with the optimizer that it was saved with, also where both keep the same state") {
+  const TempFolder folder;
+  run_mesh("dp=1", [&](const MeshPtr& mesh) {
+    const GptOptions options = options_of({}, mesh->shape());
+    const auto model = make_gpt(options, options.model.config, mesh);
+    for (const ParameterPtr& parameter : model->parameters())
+      if (parameter->hidden_matrix) parameter->set_requires_grad(false);
+    const auto muon = optim::make_muon(model->parameters(), *mesh, {});  // of vectors alone, which is AdamW
+    save_run(folder.path(), *model, *muon, {}, test_identity());
+    load_run(folder.path(), *model, *muon, test_identity());
+    const auto adamw = optim::make_adamw(model->parameters(), {});
+    CHECK_THROWS_WITH_AS(load_run(folder.path(), *model, *adamw, test_identity()),
+                         doctest::Contains("was saved with --optimizer muon, and this run has adamw"), Error);
+  });
+}
+
 TEST_CASE("an average of the weights that was not saved is missed by a run that keeps one, and by generation") {
   const TempFolder folder;
   run_mesh("dp=1", [&](const MeshPtr& mesh) {

@@ -91,3 +91,23 @@ TEST_CASE("coroutines that wait when the clock is gone end with it") {
   }
   CHECK(held.use_count() == 1);
 }
+
+namespace {
+Process sender(Clock& clock, double seconds, int port, std::vector<double>& ends) {
+  co_await clock.transmit(seconds, port);
+  ends.push_back(clock.now());
+}
+}  // namespace
+
+TEST_CASE("transfers share a port, whatever the cores") {
+  for (int cores : {0, 1}) {
+    Clock clock(cores);
+    std::vector<double> ends;
+    sender(clock, 1, 0, ends);
+    sender(clock, 2, 0, ends);
+    sender(clock, 2.5, 1, ends);  // another port
+    worker(clock, 2, 1, 0, ends);
+    clock.run();
+    CHECK(ends == std::vector<double>{2, 2, 2.5, 3});
+  }
+}

@@ -10,35 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "check/parity/models.h"
 #include "check/parity/parity_matrix.h"
 #include "models/gpt.h"
 #include "ops/plan/explain.h"
 #include "ops/plan/report.h"
-#include "ops/plan/search.h"
 #include "parallel/comm/dry_group.h"
-#include "train/gpt/parity_options.h"
+#include "tests/plan/by_flops.h"
 
 using namespace trireme;
 using namespace trireme::plan;
 
 namespace {
-
-class ByFlops final : public MachineModel {
- public:
-  double kernel(const ProfileEvent& call) const override { return 1e-6 + 1e-12 * call.cost.flops; }
-  double host(double) const override { return 0; }
-  TransferTime collective(const Trace::Transfer& transfer, const Trace::Group&) const override {
-    return time(transfer);
-  }
-  TransferTime message(const Trace::Transfer& transfer, int) const override { return time(transfer); }
-  int node_of(int) const override { return 0; }
-
- private:
-  static TransferTime time(const Trace::Transfer& transfer) {
-    return {.link = 1e-6 + 1e-10 * static_cast<double>(transfer.bytes)};
-  }
-};
 
 /// Of all ranks.
 double simulated_seconds(const TrainOptions& options, const DryProgram& program) {
@@ -52,14 +34,6 @@ double simulated_seconds(const TrainOptions& options, const DryProgram& program)
   }
   return step_seconds(simulate(programs, ByFlops()));
 }
-
-GptOptions options_of(const std::vector<std::string>& arguments) {
-  GptOptions options = read_parity_options(arguments);
-  options.model.config.experts.force_balance = true;
-  return options;
-}
-
-DryProgram program_of(const GptOptions& options) { return dry_program(gpt_parity(options.model.config), options); }
 
 }  // namespace
 
@@ -99,17 +73,6 @@ TEST_CASE("the parts of a step add up to it, and its FLOPs are those of all rank
   }
   CHECK(sum == doctest::Approx(together.seconds).epsilon(1e-6));
   CHECK(together.flops == doctest::Approx(2 * alone.flops).epsilon(1e-6));  // twice the samples
-}
-
-TEST_CASE("the meshes of a number of ranks") {
-  CHECK(meshes(1, 0).size() == 1);
-  CHECK(meshes(8, 0).size() == 20);  // 2^3 as an ordered product of four
-  const std::vector<MeshShape> with_experts = meshes(4, 2);
-  CHECK(with_experts.size() > meshes(4, 0).size());
-  for (const MeshShape& mesh : with_experts) {
-    CHECK(mesh.ranks() == 4);
-    CHECK(mesh.size(Axis::data) % mesh.size(Axis::ep) == 0);
-  }
 }
 
 TEST_CASE("no prediction is below its lower bound") {
@@ -166,7 +129,7 @@ TEST_CASE("an explanation goes from the time at the peak to that of a step, and 
   std::smatch match;
   for (std::string line; std::getline(lines, line);)
     if (std::regex_match(line, match, time)) times[match[1]] = std::stod(match[2]);
-  for (const char* part : {"at the peak", "recomputing", "below the peak", "pp", "a step takes"})
+  for (const char* part : {"at the peak", "recomputing", "below the peak", "imbalance", "pp", "a step takes"})
     CHECK_MESSAGE(times.contains(part), std::string(part));
   double sum = 0;
   for (const auto& [part, seconds] : times)
@@ -185,81 +148,4 @@ TEST_CASE("facts of a model") {
   CHECK(same.parameters == facts.parameters);
   const double batch = static_cast<double>(one.batch_sizes().global_batch);
   CHECK(facts.flops * batch == doctest::Approx(predict(one, program_of(one), ByFlops()).flops).epsilon(1e-6));
-}
-
-namespace {
-
-TrainOptions ready(const TrainOptions& wanted) {
-  if (wanted.mesh.axes.find("cp=") != std::string::npos) fail(ExitCode::usage, "test", "no cp");
-  TrainOptions options = wanted;
-  resolve(options, 0);
-  return options;
-}
-
-Search search_of(const GptOptions& given, const Space& space, double memory, std::size_t shown) {
-  const DryProgram program = program_of(given);
-  return search(combinations(given, space), ready, program, model_facts(given, program), ByFlops(),
-                {.memory = memory, .shown = shown, .threads = 2});
-}
-
-}  // namespace
-
-TEST_CASE("a search finds the fastest that fit, and predicts few") {
-  const GptOptions given = options_of({"--layers", "4", "--micro-batch", "1", "--global-batch", "16"});
-  const Space space{.meshes = meshes(4, 0),
-                    .micro_batches = {1, 2, 4},
-                    .zero = {0, 1, 2, 3},
-                    .recompute = {"none", "full"},
-                    .pipelines = {"1f1b", "gpipe"}};
-  const double half = static_cast<double>(predict(given, program_of(given), ByFlops()).most_memory().peak) / 2;
-  const Search all = search_of(given, space, half, 10'000), some = search_of(given, space, half, 3);
-  REQUIRE(all.choices.size() > 3);
-  CHECK(all.impossible.front().second == "no cp");
-  CHECK(!all.smallest);
-  CHECK(some.predicted < all.predicted);
-  CHECK(all.predicted <= all.possible);
-  for (std::size_t i = 1; i < all.choices.size(); ++i)
-    CHECK(all.choices[i - 1].prediction.seconds <= all.choices[i].prediction.seconds);
-  for (const auto& choice : all.choices) CHECK(static_cast<double>(choice.prediction.most_memory().peak) <= half);
-  const DryProgram program = program_of(given);
-  std::map<double, std::string> by_time;
-  for (const Alternatives& alternatives : combinations(given, space))
-    for (const auto& [wanted, recomputes] : alternatives) {
-      if (wanted.mesh.axes.find("cp=") != std::string::npos) continue;
-      const TrainOptions options = ready(wanted);
-      const Prediction prediction = predict(options, program, ByFlops());
-      if (static_cast<double>(prediction.most_memory().peak) > half) continue;
-      by_time.emplace(prediction.seconds, settings_text(options));
-    }
-  REQUIRE(some.choices.size() == 3);
-  for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(some.choices[i].prediction.seconds == all.choices[i].prediction.seconds);
-    CHECK(by_time.contains(some.choices[i].prediction.seconds));
-  }
-  CHECK(some.choices.front().prediction.seconds == by_time.begin()->first);
-}
-
-TEST_CASE("a search varies only what can differ") {
-  const GptOptions given = options_of({});
-  const Space space{.meshes = meshes(2, 0),
-                    .micro_batches = {1},
-                    .zero = {0, 1, 2},
-                    .recompute = {"none"},
-                    .pipelines = {"1f1b", "gpipe"}};
-  std::size_t count = 0;
-  for (const Alternatives& alternatives : combinations(given, space)) count += alternatives.size();
-  CHECK(count == 9);  // dp=2: three ZeRO stages; cp=2: three; tp=2: one; pp=2: two schedules
-}
-
-TEST_CASE("a search that finds nothing says what needs least") {
-  const GptOptions given = options_of({"--layers", "4", "--micro-batch", "1", "--global-batch", "16"});
-  const Space space{.meshes = meshes(2, 0),
-                    .micro_batches = {1, 2},
-                    .zero = {0},
-                    .recompute = {"none", "full"},
-                    .pipelines = {"1f1b"}};
-  const Search found = search_of(given, space, 1000, 3);
-  CHECK(found.choices.empty());
-  REQUIRE(found.smallest);
-  CHECK(found.smallest->second > 1000);
 }

@@ -136,3 +136,64 @@ TEST_CASE("ranks that wait for one another are an error, which names one") {
   ranks[0].wait(message);
   CHECK_THROWS_WITH_AS(ranks.run(), doctest::Contains("rank 0 waits for ever, at event 1 of 2"), Error);
 }
+
+TEST_CASE("a timeline has what each rank does when, in the last step") {
+  Two ranks;
+  for (int step : {0, 1})
+    for (int rank : {0, 1}) {
+      const int hidden = ranks[rank].start({.background = true});
+      compute(ranks[rank], step == 0 ? 5 : rank + 1);
+      ranks[rank].wait(hidden);
+      const int sum = ranks[rank].start({});
+      ranks[rank].wait(sum);
+      ranks[rank].mark();
+    }
+  Timeline timeline;
+  simulate({{.rank = 0, .trace = &ranks[0]}, {.rank = 1, .trace = &ranks[1]}}, Easy(), &timeline);
+  CHECK(timeline.seconds == 2.5);
+  REQUIRE(timeline.ranks.size() == 2);
+  const auto& program = timeline.ranks[0].program;  // a kernel, and the wait for the slower rank
+  REQUIRE(program.size() == 2);
+  CHECK(program[0].end == 1);
+  CHECK(program[1].begin == 1);
+  CHECK(program[1].end == 2.5);
+  CHECK(ranks[0].events()[program[1].index].kind == Trace::EventKind::wait);
+  REQUIRE(timeline.ranks[1].background.size() == 1);
+  CHECK(timeline.ranks[1].background[0].begin == 0);
+  CHECK(timeline.ranks[1].background[0].end == 0.5);
+}
+
+namespace {
+
+/// A collective and a message take 2 s of the port each, and a message 1 s before.
+class Ports final : public MachineModel {
+ public:
+  double kernel(const ProfileEvent& call) const override { return call.cost.flops; }
+  double host(double) const override { return 0; }
+  TransferTime collective(const Trace::Transfer&, const Trace::Group&) const override { return {.link = 2, .busy = 2}; }
+  TransferTime message(const Trace::Transfer&, int) const override {
+    return {.link = 3, .busy = 2, .port = TransferTime::Port::between};
+  }
+  int node_of(int) const override { return 0; }
+};
+
+}  // namespace
+
+TEST_CASE("transfers of a rank at the same time share its port") {
+  Two ranks;
+  for (int rank : {0, 1}) {
+    const int sum = ranks[rank].start({.background = true});
+    if (rank == 0) {
+      ranks[0].start({.kind = Trace::TransferKind::send, .peer = 1, .bytes = 1});
+    } else {
+      const int message = ranks[1].start({.kind = Trace::TransferKind::receive, .peer = 0});
+      ranks[1].wait(message);
+    }
+    ranks[rank].wait(sum);
+    ranks[rank].mark();
+  }
+  // Rank 0: the sum alone for 1 s, half of it; together with the message until 3 s; the message alone until 4 s.
+  const std::vector<RankTime> times = ranks.run(Ports());
+  CHECK(times[0].step == 3);
+  CHECK(times[1].step == 4);
+}

@@ -82,6 +82,8 @@ TXT
 expect 'failures of tests' 'tests: cli_test: tests/cli/a_test.cpp:26: ERROR: CHECK( code == 0 ) is NOT correct! [a run stays]
 tests: hung_test: Timeout; it said last: the last words' \
   "$(awk -v stage=tests -v root=/clone/ -f scripts/failures.awk "$folder/log.txt")"
+expect 'their numbers within each test' '1 1' \
+  "$(awk -v stage=tests -v root=/clone/ -v numbered=1 -f scripts/failures.awk "$folder/log.txt" | cut -f 1 | xargs)"
 printf '%s\n' 'checking' '/clone/core/a.cpp:3:1: error: code should be clang-formatted' >"$folder/log.txt"
 expect 'failures of other stages' 'format: core/a.cpp:3:1: error: code should be clang-formatted' \
   "$(awk -v stage=format -v root=/clone/ -f scripts/failures.awk "$folder/log.txt")"

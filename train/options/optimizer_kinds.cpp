@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "optim/adafactor.h"
+#include "optim/muon.h"
+
 namespace trireme {
 namespace {
 
@@ -54,19 +57,42 @@ void check_adafactor(const OptimizerOptions& o, Device device) {
 
 void check_nothing(const OptimizerOptions&, Device) {}
 
+optim::AdamWConfig adamw_config(const OptimizerOptions& o) {
+  return {.beta1 = o.beta1, .beta2 = o.second_beta(), .eps = o.eps, .weight_decay = o.weight_decay, .memory = o.memory};
+}
+
 }  // namespace
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
-      {.name = "adamw", .row = [](const OptimizerOptions& o, double) { return adamw_row(o); }, .check = check_nothing},
+      {.name = "adamw",
+       .row = [](const OptimizerOptions& o, double) { return adamw_row(o); },
+       .check = check_nothing,
+       .make = [](const TrainOptions& options, const ShardList& shards,
+                  const DeviceMesh&) { return optim::make_adamw(shards, adamw_config(options.optimizer)); }},
       {.name = "sgd",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("sgd, momentum {}{}", o.decay_of_momentum(), nesterov(o)); },
-       .check = check_sgd},
+       .check = check_sgd,
+       .make =
+           [](const TrainOptions& options, const ShardList& shards, const DeviceMesh&) {
+             const OptimizerOptions& o = options.optimizer;
+             return optim::make_sgd(shards, {.momentum = o.decay_of_momentum(),
+                                             .nesterov = o.looks_ahead(),
+                                             .weight_decay = o.weight_decay,
+                                             .memory = o.memory});
+           }},
       {.name = "lion",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("lion, beta {} and {}", o.beta1, o.second_beta()); },
-       .check = check_nothing},
+       .check = check_nothing,
+       .make =
+           [](const TrainOptions& options, const ShardList& shards, const DeviceMesh&) {
+             const OptimizerOptions& o = options.optimizer;
+             return optim::make_lion(
+                 shards,
+                 {.beta1 = o.beta1, .beta2 = o.second_beta(), .weight_decay = o.weight_decay, .memory = o.memory});
+           }},
       {.name = "muon",
        .row =
            [](const OptimizerOptions& o, double lr) {
@@ -74,14 +100,34 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
                                 o.matrix_lr(lr), optim::name(o.muon_scale), o.decay_of_momentum(), nesterov(o),
                                 adamw_row(o));
            },
-       .check = check_muon},
+       .check = check_muon,
+       .make =
+           [](const TrainOptions& options, const ShardList& shards, const DeviceMesh& mesh) {
+             const OptimizerOptions& o = options.optimizer;
+             return optim::make_muon(shards, mesh,
+                                     {.momentum = o.decay_of_momentum(),
+                                      .nesterov = o.looks_ahead(),
+                                      .scale = o.muon_scale,
+                                      .lr_ratio = o.matrix_lr(options.schedule.lr) / options.schedule.lr,
+                                      .adamw = adamw_config(o)});
+           }},
       {.name = "adafactor",
        .row =
            [](const OptimizerOptions& o, double) {
              return fmt::format("adafactor, beta2 1 - t^-{}, updates of at most {}{}", o.adafactor_decay,
                                 o.adafactor_clip, o.adafactor_relative ? ", relative to the weights" : "");
            },
-       .check = check_adafactor}};
+       .check = check_adafactor,
+       .make =
+           [](const TrainOptions& options, const ShardList& shards, const DeviceMesh& mesh) {
+             const OptimizerOptions& o = options.optimizer;
+             return optim::make_adafactor(shards, mesh,
+                                          {.decay = -o.adafactor_decay,
+                                           .clip = o.adafactor_clip,
+                                           .weight_decay = o.weight_decay,
+                                           .scale_by_weight = o.adafactor_relative,
+                                           .memory = o.memory});
+           }}};
   return kinds;
 }
 

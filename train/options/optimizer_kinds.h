@@ -1,12 +1,15 @@
-// The optimizers of --optimizer: what each is called, keeps and refuses. To add one: write it (optim/optimizer.h), and
-// add its row here and in train/step/setup.cpp, which makes it.
+// The optimizers of --optimizer: what each is called, keeps and refuses, and how it is made. To add one: write it
+// (optim/optimizer.h), and add its row in train/options/optimizer_kinds.cpp.
 // Read next: train/options/optimizer_kinds.cpp.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "optim/optimizer.h"
+#include "parallel/mesh/mesh.h"
 #include "train/options/options.h"
 
 namespace trireme {
@@ -18,6 +21,7 @@ struct OptimizerKind {
   std::function<std::string(const OptimizerOptions&, double lr)> row;
   /// Throws ExitCode::usage for options that contradict each other.
   std::function<void(const OptimizerOptions&, Device)> check;
+  std::function<std::unique_ptr<optim::Optimizer>(const TrainOptions&, const ShardList&, const DeviceMesh&)> make;
 };
 
 const std::vector<OptimizerKind>& optimizer_kinds();  ///< all of them

@@ -175,7 +175,7 @@ std::string saved_architecture(const Checkpoint& saved) {
 }
 
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
-                      const std::string& configuration) {
+                      const std::string& optimizer, const std::string& configuration) {
   RunTexts texts = {{architecture_entry, model.architecture()},
                     {dtype_entry, std::string(name(model.dtype()))},
                     {"model", model.configuration()},
@@ -185,6 +185,7 @@ RunTexts describe_run(const Model& model, const Progress& progress, const RunIde
                     {"tokenizer", run.tokenizer},
                     {written_entry, written_now()}};
   if (!progress.origin.empty()) texts[origin_entry] = progress.origin;
+  if (!optimizer.empty()) texts[optimizer_entry] = optimizer;
   if (!configuration.empty()) texts[configuration_entry] = configuration;
   if (!run.usage.empty()) texts[usage_entry] = run.usage;
   return texts;
@@ -237,31 +238,23 @@ std::string dropped_state(const Checkpoint& saved, const optim::Optimizer& optim
 }
 
 void require_same_optimizer(const Checkpoint& saved, optim::Optimizer& optimizer) {
+  const RunTexts& texts = saved.manifest().run;
+  if (const auto found = texts.find(optimizer_entry); found != texts.end())
+    require_same("--optimizer", safe_text(found->second), optimizer.name(), saved.path());
   const auto& tensors = saved.manifest().tensors;
   const auto stores = [&](const std::string& moment) { return stores_state(saved, moment); };
-  const std::vector<std::string>& moments = optimizer.moment_names();
-  const auto has = [&](const std::string& moment) { return has_moment(optimizer, moment); };
-  const auto name = [](const auto& keeps) {
-    if (keeps("column")) return "adafactor";
-    if (!keeps("m")) return "sgd";
-    return !keeps("v") ? "lion" : keeps("momentum") ? "muon" : "adamw";
-  };
-  // Without trained matrices Muon is AdamW, and stores what AdamW stores.
-  const std::vector<StateTensor> state = optimizer.state();
-  const bool only_vectors =
-      std::string_view(name(has)) == "muon" && !stores("momentum") &&
-      std::none_of(state.begin(), state.end(), [](const auto& s) { return s.name == "momentum"; });
-  require_same("--optimizer", name(stores), only_vectors ? "adamw" : name(has), saved.path());
   const auto stored_in_bf16 = [&](const std::string& moment) {
     const auto first = tensors.lower_bound(fmt::format("optimizer.{}.", moment));
     return first->second.dtype == DType::bf16;
   };
   const auto dtype = [](bool in_bf16) { return in_bf16 ? "bf16" : "f32"; };
-  for (const std::string& moment : moments)
+  for (const std::string& moment : optimizer.moment_names())
     if (stores(moment))
       require_same("--moments", dtype(stored_in_bf16(moment)), dtype(optimizer.stores_moments_in_bf16()), saved.path());
   if (optimizer.averages() && !stores("ema")) require_same("--ema-decay", "none", "an average", saved.path());
-  if (has("momentum") && !stores("momentum") && !only_vectors) require_same("--momentum", "0", "more", saved.path());
+  const std::vector<StateTensor> state = optimizer.state();
+  const bool has_momentum = std::ranges::find(state, "momentum", &StateTensor::name) != state.end();
+  if (has_momentum && !stores("momentum")) require_same("--momentum", "0", "more", saved.path());
 }
 
 Progress read_progress(const Checkpoint& saved) {

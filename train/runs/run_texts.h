@@ -2,6 +2,7 @@
 //
 //   architecture   of the model: "gpt"
 //   dtype          of its weights; missing in checkpoints of older versions
+//   optimizer      as --optimizer has it; missing in checkpoints of older versions, and in weights without a run
 //   model          its sizes and choices; for a GPT also the dtype: all that generation needs
 //   progress       steps, samples consumed, the last loss, loss scale, skipped samples and other state of the guards
 //   seed, data     they determine the rest of the run: the hash of the tokens, and the fraction kept for validation
@@ -64,12 +65,13 @@ struct RunIdentity {
 };
 
 constexpr const char *origin_entry = "origin", *architecture_entry = "architecture", *dtype_entry = "dtype",
-                     *written_entry = "written", *configuration_entry = "configuration", *usage_entry = "usage";
+                     *optimizer_entry = "optimizer", *written_entry = "written", *configuration_entry = "configuration",
+                     *usage_entry = "usage";
 
 using RunTexts = std::map<std::string, std::string>;  ///< entries of Manifest::run
 /// The texts of a checkpoint: model, progress, identity and configuration.
 RunTexts describe_run(const Model& model, const Progress& progress, const RunIdentity& run,
-                      const std::string& configuration = {});
+                      const std::string& optimizer = {}, const std::string& configuration = {});
 /// Model::architecture() of the saved model.
 std::string saved_architecture(const checkpoint::Checkpoint& saved);
 

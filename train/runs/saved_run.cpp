@@ -206,8 +206,8 @@ RunSaver::RunSaver(const fs::path& out, const Model& model, optim::Optimizer& op
       saver_(out / checkpoints_name, model.mesh(), keep) {}
 
 void RunSaver::begin(const Progress& progress, std::optional<checkpoint::ValidationLoss> validation_loss) {
-  saver_.begin(progress.steps, all_held(model_, optimizer_), describe_run(model_, progress, run_, configuration_),
-               validation_loss);
+  saver_.begin(progress.steps, all_held(model_, optimizer_),
+               describe_run(model_, progress, run_, optimizer_.name(), configuration_), validation_loss);
 }
 
 Saved saved_event(const checkpoint::Saved& saved, bool best) {

@@ -1,64 +1,11 @@
 #include "train/step/setup.h"
 
-#include <map>
 #include <string>
 
-#include "optim/adafactor.h"
 #include "parallel/comm/texts.h"
 #include "train/options/optimizer_kinds.h"
 
 namespace trireme {
-
-namespace {
-
-optim::AdamWConfig adamw_config(const OptimizerOptions& o) {
-  return {.beta1 = o.beta1, .beta2 = o.second_beta(), .eps = o.eps, .weight_decay = o.weight_decay, .memory = o.memory};
-}
-
-using Maker = std::unique_ptr<optim::Optimizer> (*)(const TrainOptions&, const ShardList&, const DeviceMesh&);
-
-/// By name (train/options/optimizer_kinds.h).
-const std::map<std::string, Maker>& makers() {
-  static const std::map<std::string, Maker> all = {
-      {"adamw", [](const TrainOptions& options, const ShardList& shards,
-                   const DeviceMesh&) { return optim::make_adamw(shards, adamw_config(options.optimizer)); }},
-      {"sgd",
-       [](const TrainOptions& options, const ShardList& shards, const DeviceMesh&) {
-         const OptimizerOptions& o = options.optimizer;
-         return optim::make_sgd(shards, {.momentum = o.decay_of_momentum(),
-                                         .nesterov = o.looks_ahead(),
-                                         .weight_decay = o.weight_decay,
-                                         .memory = o.memory});
-       }},
-      {"lion",
-       [](const TrainOptions& options, const ShardList& shards, const DeviceMesh&) {
-         const OptimizerOptions& o = options.optimizer;
-         return optim::make_lion(
-             shards, {.beta1 = o.beta1, .beta2 = o.second_beta(), .weight_decay = o.weight_decay, .memory = o.memory});
-       }},
-      {"muon",
-       [](const TrainOptions& options, const ShardList& shards, const DeviceMesh& mesh) {
-         const OptimizerOptions& o = options.optimizer;
-         return optim::make_muon(shards, mesh,
-                                 {.momentum = o.decay_of_momentum(),
-                                  .nesterov = o.looks_ahead(),
-                                  .scale = o.muon_scale,
-                                  .lr_ratio = o.matrix_lr(options.schedule.lr) / options.schedule.lr,
-                                  .adamw = adamw_config(o)});
-       }},
-      {"adafactor", [](const TrainOptions& options, const ShardList& shards, const DeviceMesh& mesh) {
-         const OptimizerOptions& o = options.optimizer;
-         return optim::make_adafactor(shards, mesh,
-                                      {.decay = -o.adafactor_decay,
-                                       .clip = o.adafactor_clip,
-                                       .weight_decay = o.weight_decay,
-                                       .scale_by_weight = o.adafactor_relative,
-                                       .memory = o.memory});
-       }}};
-  return all;
-}
-
-}  // namespace
 
 nn::Build make_build(const TrainOptions& o, std::shared_ptr<const DeviceMesh> mesh) {
   nn::Parallelism parallelism = o.mesh.parallelism();
@@ -97,7 +44,7 @@ std::unique_ptr<Model> with_frozen(std::unique_ptr<Model> model, const std::stri
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options, const ShardList& shards,
                                                  const DeviceMesh& mesh) {
-  std::unique_ptr<optim::Optimizer> optimizer = makers().at(kind_of(options.optimizer).name)(options, shards, mesh);
+  std::unique_ptr<optim::Optimizer> optimizer = kind_of(options.optimizer).make(options, shards, mesh);
   const optim::ParameterFactors lr("--lr-factor", options.optimizer.lr_factor),
       decay("--decay-factor", options.optimizer.decay_factor);
   optimizer->set_factors(lr, decay, mesh);
