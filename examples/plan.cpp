@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstdio>
@@ -58,7 +59,8 @@ double count_of(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc() || end != digits.data() + digits.size() || !(value > 0) || value > 1e18)
-    fail(ExitCode::usage, "--tokens", "expected a number above 0, as 300B or 2T, got '{}'; change --tokens", text);
+    fail(ExitCode::usage, "--tokens",
+         "expected a number above 0 and up to 1e18, as 300B or 2T, got '{}'; change --tokens", text);
   return value * unit;
 }
 
@@ -98,15 +100,42 @@ int plan_here(Task& task) {
   return 0;
 }
 
-/// What flags leave open, on `devices`; 0: nothing, for --mesh.
-plan::Space space_of(const TrainOptions& given, const Flags& flags, int devices, int experts) {
+/// The meshes of `devices` ranks that have the axes in --mesh, such as tp=8.
+std::vector<MeshShape> meshes_with(const std::string& given, const MeshShape& shape, int devices, int experts) {
+  std::vector<MeshShape> meshes = plan::meshes(devices, experts);
+  std::erase_if(meshes, [&](const MeshShape& mesh) {
+    constexpr std::array axes = {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep};
+    return std::ranges::any_of(axes, [&](Axis axis) {
+      const std::string text = "," + given, begin = fmt::format(",{}=", name(axis));
+      const bool is_named = text.find(begin) != std::string::npos && text.find(begin + "auto") == std::string::npos;
+      return is_named && mesh.size(axis) != shape.size(axis);
+    });
+  });
+  if (meshes.empty())
+    fail(ExitCode::usage, "plan",
+         "--mesh {} on {} devices: no mesh has these axes; expected sizes whose product divides "
+         "{}; change --mesh or --devices",
+         given, devices, devices);
+  return meshes;
+}
+
+/// The settings that a search on `devices` chooses from, as far as flags leave them open; 0: no search, --mesh alone.
+/// `small`: only settings that need little memory.
+plan::Space space_of(const TrainOptions& given, const Flags& flags, int devices, int experts, bool small) {
   const auto open = [&](const std::string& flag) { return devices > 0 && !flags.given(flag); };
   plan::Space space{.meshes = {given.mesh.shape},
                     .micro_batches = {given.batch_sizes().micro_batch},
                     .zero = {given.mesh.zero},
                     .recompute = {given.precision.recompute},
                     .pipelines = {given.mesh.pipeline}};
-  if (open("mesh")) space.meshes = plan::meshes(devices, experts);
+  if (devices > 0) space.meshes = meshes_with(flags.given("mesh").value_or(""), given.mesh.shape, devices, experts);
+  if (small) {
+    space.micro_batches = {1};
+    space.zero = {1, 3};
+    space.recompute = {"full"};
+    space.pipelines = {"1f1b"};
+    return space;
+  }
   if (open("micro-batch")) space.micro_batches = {1, 2, 4, 8, 16};
   if (open("zero")) space.zero = {0, 1, 2, 3};
   if (open("recompute")) space.recompute = {"none", "selective", "full"};
@@ -140,10 +169,12 @@ std::string training_command(const std::vector<std::string>& arguments, const Pl
   return text + (asked.task == "gpt" ? " --data TEXT" : "") + " --device cuda";
 }
 
-plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, const TrainOptions& given, int devices) {
+plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, const TrainOptions& given, int devices,
+                    bool small = false) {
   plan::Question question;
   question.cluster = plan::read_cluster(asked.machine);
   question.targets = task.targets();
+  question.target_name = task.unit_names().targets;
   question.per_second = task.unit_names().per_second;
   if (!asked.tokens.empty()) question.train_on = count_of(asked.tokens);
   const auto make_ready = [&](const TrainOptions& wanted) {
@@ -161,13 +192,14 @@ plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, co
   const auto progress = [watched](std::int64_t simulated, double fastest) {
     if (watched && fastest > 0) fmt::print(stderr, "\r{} simulated, the fastest {:.4g} s", simulated, fastest);
   };
-  const plan::Space space = space_of(given, flags, devices, static_cast<int>(task.experts().count));
+  const plan::Space space = space_of(given, flags, devices, static_cast<int>(task.experts().count), small);
   plan::Search found = plan::search(plan::combinations(given, space), make_ready, program, question.model,
                                     plan::ClusterModel(question.cluster),
                                     {.memory = question.cluster.device.usable_memory(),
                                      .shown = static_cast<std::size_t>(asked.shown),
                                      .threads = static_cast<int>(usable_cores().size()),
                                      .front = !asked.page.empty(),
+                                     .smallest = !small,
                                      .progress = progress});
   if (watched) fmt::print(stderr, "\r{:40}\r", "");
   return {std::move(question), std::move(found)};
@@ -189,7 +221,7 @@ std::optional<TrainOptions> what_would_fit(Task& task, const PlanOptions& asked,
   one.shown = 1;
   one.page.clear();
   for (int more = 1; more <= 1024; more *= 2) {
-    const plan::Answer a = answer(task, none, one, given, devices * more);
+    const plan::Answer a = answer(task, none, one, given, devices * more, true);
     if (!a.found.choices.empty()) return a.found.choices.front().options;
   }
   return std::nullopt;
@@ -202,11 +234,6 @@ int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const s
     fail(ExitCode::usage, "plan",
          "--devices {} compares meshes that do the same work; expected --global-batch N; give it, or drop --devices",
          asked.devices);
-  for (const int count : counts)
-    if (count > 0 && flags.given("mesh") && given.mesh.shape.ranks() != count)
-      fail(ExitCode::usage, "plan",
-           "--mesh {} has {} ranks; expected {}, as --devices says; change or drop one of them",
-           to_string(given.mesh.shape), given.mesh.shape.ranks(), count);
   if (counts.size() == 1) {
     plan::Answer a = answer(task, flags, asked, given, counts[0]);
     if (counts[0] > 0) a.question.command = training_command(arguments, asked);
@@ -263,7 +290,7 @@ int main(int argc, char** argv) {
     const auto for_machine = [&] { flags.only_with("machine", "FILE", there); };
     flags.add("devices", "N[,N..]", asked.devices,
               "find the fastest mesh, micro-batch, ZeRO stage, recomputation and schedule on N devices, but for those "
-              "given; several: how training scales; empty: plan for --mesh");
+              "given (--mesh tp=8: meshes with this axis); several: how training scales; empty: plan for --mesh");
     for_machine();
     flags.add_choice("scaling", asked.scaling, {"strong", "weak"},
                      "with several --devices: all have the same --global-batch, or one that grows with them from that "

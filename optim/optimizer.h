@@ -30,7 +30,7 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// As --optimizer has it: "adamw". A checkpoint has it too, and a run is resumed with the same.
+  /// Its name in --optimizer: "adamw". A checkpoint stores it, and a run resumes only with the same.
   const std::string& name() const { return name_; }
 
   /// One update. `gradient_scale` multiplies every gradient first: clipping costs no pass of its own. Throws, and

@@ -34,8 +34,8 @@ std::string why(const std::string& part, const TrainOptions& options) {
     const int stages = options.mesh.shape.size(Axis::pp), chunks = pipeline::chunks_per_rank(options.mesh.pipeline);
     const auto micro_batches = static_cast<double>(options.batch_sizes().micro_batches);
     return fmt::format(
-        "waits for other stages; while a pipeline fills and drains, that is ({} - 1) / ({:.0f} x {}) = "
-        "{:.0f} % of the work, with 1F1B",
+        "waits for other stages: while the pipeline fills and drains, ({} - 1) / ({:.0f} x {}) = {:.2g} % of a stage's "
+        "work with 1F1B; and for stages that take longer",
         stages, micro_batches, chunks, 100 * (stages - 1) / (micro_batches * chunks));
   }
   const auto found = reasons.find(part);
@@ -99,7 +99,7 @@ std::string explain(const Question& question, const Choice& choice) {
                    fmt::format("products and attention reach {:.0f} % of it", 100 * (ideal + again) / mean)});
   if (p.ranks.size() > 1)
     lines.push_back({"imbalance", more(arithmetic - mean),
-                     "products and attention of the rank that ends last, against the mean of all stages"});
+                     "how much more arithmetic the rank has than the mean of all; with less, it waits longer instead"});
   lines.insert(lines.end(), others.begin(), others.end());
   const double step = p.seconds;
   lines.push_back({"a step takes", seconds(step), ""});

@@ -133,7 +133,7 @@ Prediction predict(const TrainOptions& options, const DryProgram& program, const
 
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
   const std::int64_t count = std::min(options.batch_sizes().micro_batches, few_micro_batches(options).second);
-  Recording recording;
+  Recording recording{.of = options.batch_sizes().micro_batches, .traces = {}, .timeline = {}};
   predict_all(with_micro_batches(options, count), program, machine, threads, &recording);
   return recording;
 }

@@ -15,10 +15,10 @@ namespace trireme::plan {
 struct Question {
   Cluster cluster;
   ModelFacts model;
-  std::int64_t targets = 1;  ///< tokens of a sample
-  std::string per_second;    ///< "tok/s"
-  double train_on = 0;       ///< targets of the whole training; 0: not asked
-  std::string command;       ///< that trains, but for settings_text(); empty: not asked
+  std::int64_t targets = 1;                         ///< tokens of a sample
+  std::string target_name = "targets", per_second;  ///< "tokens", "tok/s"
+  double train_on = 0;                              ///< targets of the whole training; 0: not asked
+  std::string command;                              ///< that trains, but for settings_text(); empty: not asked
 };
 
 /// The flags that a search chooses: "--mesh dp=8,tp=2,pp=2 --pipeline 1f1b --micro-batch 2 --zero 1 --recompute full".

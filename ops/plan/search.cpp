@@ -79,7 +79,7 @@ class Searching {
     found_ = std::move(found);
     find_fastest(possible, limits_.shown);
     for (auto& [place, choice] : best_) found_.choices.push_back({*choice.options, std::move(choice.prediction)});
-    if (!found_.choices.empty()) found_.smallest.reset();
+    if (found_.choices.empty() && limits_.smallest) find_smallest(possible);
     if (limits_.front) find_front(possible);
     return std::move(found_);
   }
@@ -122,6 +122,39 @@ class Searching {
     std::ranges::sort(found_.front, {}, &Tried::seconds);
   }
 
+  /// Nothing fits: what needs least. Of those with the smallest micro-batch that recompute most, it simulates those first
+  /// whose bounds are the lowest.
+  void find_smallest(const std::vector<Alternatives>& possible) {
+    std::int64_t micro_batch = std::numeric_limits<std::int64_t>::max();
+    std::size_t recomputes = 0;
+    for (const Alternatives& alternatives : possible)
+      for (const Alternative& alternative : alternatives) {
+        micro_batch = std::min(micro_batch, alternative.options.batch_sizes().micro_batch);
+        recomputes = std::max(recomputes, alternative.recomputes);
+      }
+    std::vector<std::tuple<std::int64_t, std::size_t, const TrainOptions*>> order;  // bound, which
+    for_each_at_once(possible.size(), limits_.threads, [&](std::size_t which) {
+      for (const Alternative& alternative : possible[which]) {
+        const TrainOptions& options = alternative.options;
+        if (options.batch_sizes().micro_batch > micro_batch || alternative.recomputes < recomputes) continue;
+        std::int64_t bytes = 0;
+        const std::string reason = reason_against([&] { bytes = lower_bound(options, outline_of(options)).memory; });
+        const std::scoped_lock lock(mutex_);
+        if (reason.empty())
+          order.emplace_back(bytes, which, &options);
+        else
+          found_.impossible.emplace_back(options, reason);
+      }
+    });
+    std::ranges::stable_sort(order, {}, [](const auto& e) { return std::pair(std::get<0>(e), std::get<1>(e)); });
+    for (const auto& [bound, which, options] : order) {
+      if (found_.smallest && bound >= found_.smallest->second) break;
+      const std::int64_t need = plan::predict(*options, program_, machine_, limits_.threads).most_memory().peak;
+      ++found_.predicted;
+      if (!found_.smallest || need < found_.smallest->second) found_.smallest = {*options, need};
+    }
+  }
+
   bool fits(std::int64_t bytes) const { return static_cast<double>(bytes) <= budget_; }
 
   bool is_too_slow(double bound) {
@@ -135,11 +168,10 @@ class Searching {
     std::string reason;
     if (fits(bound.memory)) reason = reason_against([&] { bound = lower_bound(options, outline_of(options)); });
     if (reason.empty() && fits(bound.memory)) return bound.seconds;
-    const std::scoped_lock lock(mutex_);
-    if (reason.empty())
-      note_too_large(options, bound.memory);
-    else if (is_first_)
+    if (!reason.empty() && is_first_) {
+      const std::scoped_lock lock(mutex_);
       found_.impossible.emplace_back(options, reason);
+    }
     return std::nullopt;
   }
 
@@ -183,8 +215,6 @@ class Searching {
     if (does_fit) {
       best_.emplace(std::pair(tried.seconds, which), Fitting{&options, std::move(prediction)});
       if (best_.size() > count_) best_.erase(std::prev(best_.end()));
-    } else {
-      note_too_large(options, tried.memory);
     }
     if (limits_.progress) limits_.progress(found_.predicted, best_.empty() ? 0 : best_.begin()->first.first);
     return does_fit;
@@ -192,11 +222,6 @@ class Searching {
   bool is_tried(const TrainOptions& options) {
     const std::scoped_lock lock(mutex_);
     return tried_.contains(&options);
-  }
-
-  /// With `mutex_` locked.
-  void note_too_large(const TrainOptions& options, std::int64_t bytes) {
-    if (is_first_ && (!found_.smallest || bytes < found_.smallest->second)) found_.smallest = {options, bytes};
   }
 
   struct Once {

@@ -58,7 +58,7 @@ struct Search {
   /// If SearchLimits::front: the fastest of all that fit; the fastest that need at most 70 % of its memory, of the most
   /// promising twelve; and so on. And the others that were simulated.
   std::vector<Tried> front, others;
-  /// If none fits: the one that needs least memory, and how many bytes at least.
+  /// If none fits: the one that needs least memory, and how many bytes.
   std::optional<std::pair<TrainOptions, std::int64_t>> smallest;
 };
 
@@ -67,6 +67,7 @@ struct SearchLimits {
   std::size_t shown = 1;  ///< how many choices to find
   int threads = 1;        ///< that search
   bool front = false;     ///< whether to find what is fastest with less memory, too
+  bool smallest = true;   ///< whether to find what needs least memory, if nothing fits
   /// Told after each simulation, by one thread at a time: how many there were, and the seconds of the fastest that fits;
   /// 0: none yet.
   std::function<void(std::int64_t simulated, double fastest)> progress = {};

@@ -175,7 +175,10 @@ std::string draw_timeline(const Recording& recording) {
                                         "backwards with the numbers of their micro-batches, and waits.",
                                         timeline.ranks.size()));
   drawing.text({left, 14},
-               fmt::format("{} with {} micro-batches", milliseconds(timeline.seconds), recording.micro_batches),
+               recording.micro_batches == recording.of
+                   ? milliseconds(timeline.seconds)
+                   : fmt::format("{}: the step with {} of its {} micro-batches", milliseconds(timeline.seconds),
+                                 recording.micro_batches, recording.of),
                {.bold = true});
   double y = top;
   const int ranks = static_cast<int>(timeline.ranks.size());
@@ -200,6 +203,7 @@ std::string draw_timeline(const Recording& recording) {
     };
     if (std::ranges::any_of(recording.traces, has)) legend.add({.tone = style.tone, .radius = 0}, style.meaning);
   }
+  if (chunks > 1) legend.add({.tone = Tone::blue, .depth = 1, .radius = 0}, "darker: a later stage of the rank");
   legend.add(outside_style, "norms of gradients, update");
   legend.add(waits_style, "waits");
   legend.add(background_style, "collectives in the background");

@@ -500,8 +500,12 @@ void Flags::refuse_unused() const {
       const std::string expected = values.starts_with(none)
                                        ? fmt::format("no --{}{}", depends_on, values.substr(none.size()))
                                        : fmt::format("--{} {}", depends_on, values);
+      const std::string given = text_of(*by, by->get());
+      if (given.empty())
+        fail(ExitCode::usage, depends_on, "--{0} has no effect without {1}; give {1}, or drop --{0}", flag.name,
+             expected);
       fail(ExitCode::usage, depends_on, "--{} has no effect with --{} {}; expected {}; drop --{} or change --{}",
-           flag.name, depends_on, text_of(*by, by->get()), expected, flag.name, depends_on);
+           flag.name, depends_on, given, expected, flag.name, depends_on);
     }
   }
 }
