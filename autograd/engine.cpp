@@ -31,6 +31,10 @@ struct InBackward {
 
 using NodePtr = std::shared_ptr<Node>;
 
+class Engine;
+thread_local Engine* engine = nullptr;  // whose operation runs its backward
+thread_local Node* running = nullptr;   // that operation
+
 /// Less: older; the queue then has the newest on top.
 struct BySequence {
   bool operator()(const NodePtr& a, const NodePtr& b) const { return a->sequence() < b->sequence(); }
@@ -39,6 +43,13 @@ struct BySequence {
 class Engine {
  public:
   Engine(const BackwardOptions& options, const SourceLine& at) : retain_(options.retain_graph), at_(at) {}
+
+  /// Of a node that the running one used.
+  Tensor take(Node& used, DType dtype) {
+    if (auto* leaf = dynamic_cast<Leaf*>(&used)) return leaf->take_gradient(dtype);
+    Tensor& gradient = progress_[&used].gradient;
+    return gradient.defined() && gradient.dtype() == dtype ? std::exchange(gradient, {}) : Tensor();
+  }
 
   void run(const NodePtr& root, const Tensor& gradient) {
     const InBackward here;
@@ -86,9 +97,10 @@ class Engine {
     }
   }
 
-  Gradients run_backward(Node& node, const Tensor& gradient) const {
+  Gradients run_backward(Node& node, const Tensor& gradient) {
     const NoGrad guard;
     const Autocast as_given(std::nullopt);
+    const Running here(*this, node);
     Gradients gradients = node.backward(gradient, retain_);
     require(gradients.size() == node.inputs().size(), node.name(),
             "backward returned {} gradients for {} inputs; expected one for each input, in order; return an undefined "
@@ -96,6 +108,22 @@ class Engine {
             gradients.size(), node.inputs().size());
     return gradients;
   }
+
+  /// For the time in which a node's backward runs.
+  class Running {
+   public:
+    Running(Engine& of, Node& node) : engine_(std::exchange(engine, &of)), node_(std::exchange(running, &node)) {}
+    ~Running() {
+      engine = engine_;
+      running = node_;
+    }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    Engine* engine_;
+    Node* node_;
+  };
 
   /// A gradient of another shape or precision would go on through the graph, or become that of a leaf. f64 belongs to
   /// f64 alone; f32 and 16 bits may stand for one another, as gradients are cast.
@@ -153,6 +181,14 @@ class Engine {
 }  // namespace
 
 bool in_backward() { return passes > 0; }
+
+Tensor take_gradient_so_far(std::size_t input, DType dtype) {
+  require(engine != nullptr, "take_gradient_so_far", "no operation runs its backward; call it there");
+  require(input < running->inputs().size(), running->name(), "it takes the gradient of input {} of {}", input,
+          running->inputs().size());
+  const NodePtr& used = running->inputs()[input];
+  return used == nullptr ? Tensor() : engine->take(*used, dtype);
+}
 
 void backward(const Tensor& root, const Tensor& gradient, const BackwardOptions& options, const SourceLine& at) {
   require(root.defined(), "backward", "the tensor is undefined; expected the loss; run forward first");

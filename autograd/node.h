@@ -100,8 +100,15 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   }
   /// f32, or the tensor's dtype; it collects gradients from here on.
   void set_grad(Tensor gradient) {
+    given_ = gradient.defined();
     grad_ = std::move(gradient);
     stale_ = false;
+  }
+  /// The gradient so far, if it has this dtype; then grad() is undefined until the next contribution, which must include
+  /// it. That of a parameter, a tensor of set_grad(), or one that others hold, is not given away.
+  Tensor take_gradient(DType dtype) {
+    const bool own = !is_parameter_ && !given_ && !source_ && grad_.defined() && grad_.sole_owner();
+    return own && grad_.dtype() == dtype ? std::exchange(grad_, {}) : Tensor();
   }
   /// From here on the gradient counts as zero, although its elements are unchanged: the next contribution overwrites
   /// them, which saves two passes over memory. write_zero() writes the zeros if nothing was added; grad() calls it.
@@ -143,6 +150,7 @@ class Leaf : public Node, public std::enable_shared_from_this<Leaf> {
   std::vector<std::function<void()>> hooks_;
   int backwards_per_hook_ = 1, backwards_ = 0;
   bool is_parameter_ = false, stale_ = false;
+  bool given_ = false;  // grad_, by set_grad()
 };
 
 /// Makes `x` a leaf of the tape: gradients that reach it are collected in grad(x). A leaf stays as it is. Throws for

@@ -1,10 +1,18 @@
 // Layer norm (Ba et al. 2016) and RMS norm (Zhang and Sennrich 2019) over the last dim.
+#include "autograd/engine.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
 
 namespace trireme {
 namespace {
+
+/// The gradient of the residual stream that went past a norm of it, to be added while dx is in registers: rows [N, D],
+/// or undefined.
+Tensor gradient_so_far(const Op& op, const Tensor& x) {
+  const Tensor earlier = op.needs(0) && !op.in_f32(0) ? take_gradient_so_far(0, x.dtype()) : Tensor();
+  return earlier.defined() ? view::reshape(contiguous(earlier), x.shape()) : earlier;
+}
 
 /// y = (x - mean) rstd gamma + beta, with xhat = (x - mean) rstd and g = dy gamma:
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)), dgamma = sum dy xhat, dbeta = sum dy
@@ -32,11 +40,11 @@ struct LayerNorm : Op {
   }
 
   Gradients backward(const Tensor& dy) const {
-    const Tensor dx = empty_like(contiguous(dy));
+    const Tensor dx = empty_like(contiguous(dy)), earlier = gradient_so_far(*this, x);
     Tensor rows = as_rows(dx);
     Tensor dgamma = Tensor::empty(gamma.shape(), accumulate_dtype(x), x.device());
     Tensor dbeta = beta.defined() ? empty_like(dgamma) : Tensor();
-    kernels(x.device()).layer_norm_backward(x, gamma, mean, rstd, as_rows(dy), rows, dgamma, dbeta);
+    kernels(x.device()).layer_norm_backward(x, gamma, mean, rstd, as_rows(dy), earlier, rows, dgamma, dbeta);
     return {dx, dgamma, dbeta};
   }
 };
@@ -64,10 +72,10 @@ struct RmsNorm : Op {
   }
 
   Gradients backward(const Tensor& dy) const {
-    const Tensor dx = empty_like(contiguous(dy));
+    const Tensor dx = empty_like(contiguous(dy)), earlier = gradient_so_far(*this, x);
     Tensor rows = as_rows(dx);
     Tensor dgamma = Tensor::empty(gamma.shape(), accumulate_dtype(x), x.device());
-    kernels(x.device()).rms_norm_backward(x, gamma, rstd, as_rows(dy), rows, dgamma);
+    kernels(x.device()).rms_norm_backward(x, gamma, rstd, as_rows(dy), earlier, rows, dgamma);
     return {dx, dgamma};
   }
 };

@@ -116,10 +116,10 @@ void rows(const Shape& shape, DType dtype) {
   const std::int64_t bytes = x.bytes();
   report("layer_norm", shape, dtype, 2 * bytes, [&] { table().layer_norm(x, gamma, gamma, 1e-5, y, mean, rstd); });
   report("layer_norm backward", shape, dtype, 3 * bytes,
-         [&] { table().layer_norm_backward(x, gamma, mean, rstd, dy, y, dgamma, dbeta); });
+         [&] { table().layer_norm_backward(x, gamma, mean, rstd, dy, {}, y, dgamma, dbeta); });
   report("rms_norm", shape, dtype, 2 * bytes, [&] { table().rms_norm(x, gamma, 1e-5, y, rstd); });
   report("rms_norm backward", shape, dtype, 3 * bytes,
-         [&] { table().rms_norm_backward(x, gamma, rstd, dy, y, dgamma); });
+         [&] { table().rms_norm_backward(x, gamma, rstd, dy, {}, y, dgamma); });
   report("softmax", shape, dtype, 2 * bytes, [&] { table().softmax(x, y); });
   report("softmax backward", shape, dtype, 3 * bytes, [&] { table().softmax_backward(x, dy, y); });
 }

@@ -193,13 +193,14 @@ struct KernelTable {
   /// y = (x - mean) * rstd * gamma + beta; gamma, beta [D] T, beta may be undefined; mean, rstd [N] acc are outputs.
   void (*layer_norm)(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, Tensor& y, Tensor& mean,
                      Tensor& rstd);
-  /// dx [N, D] T; dgamma, dbeta [D] acc are overwritten; dbeta may be undefined. dx may be dy.
+  /// dx [N, D] T includes `added` [N, D] T, unless that is undefined; dgamma, dbeta [D] acc are overwritten; dbeta may
+  /// be undefined. dx may be dy.
   void (*layer_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                              const Tensor& dy, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
+                              const Tensor& dy, const Tensor& added, Tensor& dx, Tensor& dgamma, Tensor& dbeta);
   /// y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N] acc is an output.
   void (*rms_norm)(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd);
-  void (*rms_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
-                            Tensor& dgamma);
+  void (*rms_norm_backward)(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy,
+                            const Tensor& added, Tensor& dx, Tensor& dgamma);
 
   // ---- embedding --------------------------------------------------------------------------------------------------
   /// y[n] = weight[ids[n] - first] or 0 when that row is not here; weight [V, D] T, ids [N] i32, y [N, D] T; dense.

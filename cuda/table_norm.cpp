@@ -26,7 +26,8 @@ void forward(const char* entry, Norm kind, const Tensor& x, const Tensor& gamma,
 }
 
 void backward(const char* entry, Norm kind, const Tensor& x, const Tensor& gamma, const Tensor& mean,
-              const Tensor& rstd, const Tensor& dy, Tensor& dx, Tensor& dgamma, const Tensor& dbeta) {
+              const Tensor& rstd, const Tensor& dy, const Tensor& added, Tensor& dx, Tensor& dgamma,
+              const Tensor& dbeta) {
   const int rows = size(entry, x.size(0));
   const Tensor partials = workspace({2, norm_backward_blocks(rows), x.size(1)}, DType::f32);  // [2, blocks, D]
   visit_training(entry, x.dtype(), [&](auto tag) {
@@ -39,7 +40,7 @@ void backward(const char* entry, Norm kind, const Tensor& x, const Tensor& gamma
                       .mean = dense<float>(entry, mean),
                       .rstd = dense<float>(entry, rstd),
                       .dy = dense<T>(entry, dy),
-                      .dsum = nullptr,
+                      .dsum = dense<T>(entry, added),
                       .dx = dense<T>(entry, dx),
                       .dgamma = dense<float>(entry, dgamma),
                       .dbeta = dense<float>(entry, dbeta),
@@ -56,17 +57,17 @@ void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double
 }
 
 void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-                         Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
-  backward(__func__, Norm::layer, x, gamma, mean, rstd, dy, dx, dgamma, dbeta);
+                         const Tensor& added, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
+  backward(__func__, Norm::layer, x, gamma, mean, rstd, dy, added, dx, dgamma, dbeta);
 }
 
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tensor& rstd) {
   forward(__func__, Norm::rms, x, gamma, {}, eps, y, {}, rstd);
 }
 
-void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
-                       Tensor& dgamma) {
-  backward(__func__, Norm::rms, x, gamma, {}, rstd, dy, dx, dgamma, {});
+void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, const Tensor& added,
+                       Tensor& dx, Tensor& dgamma) {
+  backward(__func__, Norm::rms, x, gamma, {}, rstd, dy, added, dx, dgamma, {});
 }
 
 }  // namespace trireme::cuda

@@ -45,15 +45,32 @@ class Ours:
                 "--dropout", "0"]
 
     def turn(self, skipped, timed, limit):
+        """Ends the run after its last step: the checkpoint that would follow takes longer than all steps."""
         out = os.path.join(self.folder, f"run{time.monotonic_ns()}")
+        metrics, steps, deadline = os.path.join(out, "metrics.jsonl"), [], time.monotonic() + limit
         # Of this process group, so that whoever ends this program ends train_gpt as well.
-        ended = subprocess.run(self.command(skipped + timed, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               text=True, timeout=limit)
-        if ended.returncode != 0:
-            raise RuntimeError(f"train_gpt: exit status {ended.returncode}: {ended.stderr.strip()[-600:]}")
-        with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as lines:
-            steps = [json.loads(line) for line in lines]
+        with tempfile.TemporaryFile("w+") as errors, \
+                subprocess.Popen(self.command(skipped + timed, out), stdout=subprocess.DEVNULL, stderr=errors) as run:
+            while run.poll() is None and len(steps) < skipped + timed and time.monotonic() < deadline:
+                time.sleep(0.05)
+                steps = steps_of(metrics)
+            status = run.poll()
+            run.kill()
+            errors.seek(0)
+            said = errors.read().strip()[-600:]
+        steps = steps_of(metrics)
+        if len(steps) < skipped + timed:
+            how = f"exit status {status}" if status is not None else f"no end after {limit:.0f} s; raise --within"
+            raise RuntimeError(f"train_gpt made {len(steps)} of {skipped + timed} steps: {how}: {said}")
         return statistics.median(step["step_ms"] for step in steps[skipped:])
+
+
+def steps_of(metrics):
+    """The rows of a run's log, without a last line that is not complete."""
+    if not os.path.exists(metrics):
+        return []
+    with open(metrics, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 class Torch:

@@ -54,9 +54,10 @@ void layer_norm_row(const T* x, const T* gamma, const T* beta, std::int64_t colu
 }
 
 // With n = (x - mean) rstd and e = dy gamma: dx = rstd (e - mean(e) - n mean(e n)); dgamma += dy n; dbeta += dy.
+// `added`: null, or added to dx.
 template <class T, class A = accumulate_t<T>>
-void layer_norm_backward_row(const T* x, const T* gamma, A mean, A rstd, const T* dy, std::int64_t columns, T* dx,
-                             A* dgamma, A* dbeta) {
+void layer_norm_backward_row(const T* x, const T* gamma, A mean, A rstd, const T* dy, const T* added,
+                             std::int64_t columns, T* dx, A* dgamma, A* dbeta) {
   const A count = static_cast<A>(columns);
   const A mean_e = sum_of<A>(
                        columns, [](auto d, auto g) { return d * g; }, dy, gamma) /
@@ -69,13 +70,15 @@ void layer_norm_backward_row(const T* x, const T* gamma, A mean, A rstd, const T
     const A d = widen(dy[j]), n = (widen(x[j]) - mean) * rstd;
     dgamma[j] += d * n;
     dbeta[j] += d;
-    dx[j] = static_cast<T>(rstd * (d * widen(gamma[j]) - mean_e - n * mean_en));
+    const A own = rstd * (d * widen(gamma[j]) - mean_e - n * mean_en);
+    dx[j] = static_cast<T>(added == nullptr ? own : own + widen(added[j]));
   }
 }
 
 // With n = x rstd and e = dy gamma: dx = rstd (e - n mean(e n)); dgamma += dy n.
 template <class T, class A = accumulate_t<T>>
-void rms_norm_backward_row(const T* x, const T* gamma, A rstd, const T* dy, std::int64_t columns, T* dx, A* dgamma) {
+void rms_norm_backward_row(const T* x, const T* gamma, A rstd, const T* dy, const T* added, std::int64_t columns, T* dx,
+                           A* dgamma) {
   const A mean_en = sum_of<A>(
                         columns, [=](auto d, auto g, auto v) { return d * g * (v * rstd); }, dy, gamma, x) /
                     static_cast<A>(columns);
@@ -83,7 +86,8 @@ void rms_norm_backward_row(const T* x, const T* gamma, A rstd, const T* dy, std:
   for (std::int64_t j = 0; j < columns; ++j) {
     const A d = widen(dy[j]), n = widen(x[j]) * rstd;
     dgamma[j] += d * n;
-    dx[j] = static_cast<T>(rstd * (d * widen(gamma[j]) - n * mean_en));
+    const A own = rstd * (d * widen(gamma[j]) - n * mean_en);
+    dx[j] = static_cast<T>(added == nullptr ? own : own + widen(added[j]));
   }
 }
 
@@ -108,14 +112,15 @@ void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double
 }
 
 void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-                         Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
+                         const Tensor& added, Tensor& dx, Tensor& dgamma, Tensor& dbeta) {
   const std::int64_t columns = x.size(-1), rows = columns > 0 ? x.count() / columns : 0;
   const RowBlocks blocks = row_blocks(rows);
   visit_floating(x.dtype(), "layer_norm_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     const Tensor partial = workspace({blocks.count, 2, columns}, dtype_of<A>);
-    const T *input = x.data<T>(), *scale = gamma.data<T>(), *from = dy.data<T>();
+    const T *input = x.data<T>(), *scale = gamma.data<T>(), *from = dy.data<T>(),
+            *more = added.defined() ? added.data<T>() : nullptr;
     T* to = dx.data<T>();
     A* sums = partial.data<A>();
     std::fill_n(sums, partial.count(), A{0});
@@ -125,8 +130,8 @@ void layer_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& mea
       for (std::int64_t r = begin * blocks.rows_each; r < std::min(rows, end * blocks.rows_each); ++r) {
         A* part = sums + r / blocks.rows_each * 2 * columns;
         const std::int64_t at = r * columns;
-        layer_norm_backward_row(input + at, scale, means[r], rstds[r], from + at, columns, to + at, part,
-                                part + columns);
+        layer_norm_backward_row(input + at, scale, means[r], rstds[r], from + at, more == nullptr ? more : more + at,
+                                columns, to + at, part, part + columns);
       }
     });
     sum_blocks(sums, blocks.count, 2 * columns, columns, dgamma.data<A>());
@@ -158,15 +163,16 @@ void rms_norm(const Tensor& x, const Tensor& gamma, double eps, Tensor& y, Tenso
   });
 }
 
-void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, Tensor& dx,
-                       Tensor& dgamma) {
+void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Tensor& dy, const Tensor& added,
+                       Tensor& dx, Tensor& dgamma) {
   const std::int64_t columns = x.size(-1), rows = columns > 0 ? x.count() / columns : 0;
   const RowBlocks blocks = row_blocks(rows);
   visit_floating(x.dtype(), "rms_norm_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     const Tensor partial = workspace({blocks.count, columns}, dtype_of<A>);
-    const T *input = x.data<T>(), *scale = gamma.data<T>(), *from = dy.data<T>();
+    const T *input = x.data<T>(), *scale = gamma.data<T>(), *from = dy.data<T>(),
+            *more = added.defined() ? added.data<T>() : nullptr;
     T* to = dx.data<T>();
     A* sums = partial.data<A>();
     std::fill_n(sums, partial.count(), A{0});
@@ -175,8 +181,8 @@ void rms_norm_backward(const Tensor& x, const Tensor& gamma, const Tensor& rstd,
     parallel_for(blocks.count, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin * blocks.rows_each; r < std::min(rows, end * blocks.rows_each); ++r) {
         const std::int64_t at = r * columns;
-        rms_norm_backward_row(input + at, scale, rstds[r], from + at, columns, to + at,
-                              sums + r / blocks.rows_each * columns);
+        rms_norm_backward_row(input + at, scale, rstds[r], from + at, more == nullptr ? more : more + at, columns,
+                              to + at, sums + r / blocks.rows_each * columns);
       }
     });
     sum_blocks(sums, blocks.count, columns, columns, dgamma.data<A>());

@@ -121,6 +121,11 @@ struct TileOrder {
     row = group * height + inside % here;
     column = inside / here;
   }
+  /// The index of a tile: the inverse.
+  static __device__ int index_of(int row, int column, int rows, int columns, int height = 8) {
+    const int first = row / height * height, here = rows - first < height ? rows - first : height;
+    return first * columns + column * here + row - first;
+  }
 };
 
 }  // namespace trireme::cuda

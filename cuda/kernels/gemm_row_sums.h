@@ -3,7 +3,10 @@
 // second time.
 //
 // The tile of A of every stage lies in shared memory anyway. Warps of the producer's group, which have nothing to do,
-// read it there and add: in tiles that begin at n = 0, because the others have the same rows of A. A chunk of a stage
+// read it there and add. Tiles beside each other have the same rows of A. If all tiles are divided, so that sums over
+// parts of K are joined later anyway, the first four of a row take the steps of K in turns; otherwise a tile at n = 0
+// takes all of them. (One tile in four with all steps made the 48 weight gradients of a GPT-2 124M 0.7 ms slower: the
+// warps need a little longer for a step than the tensor cores do.) A chunk of a stage
 // has 64 of M in each of its 64 rows of K, and a warp for itself. Half a warp reads a row of 128 bytes at once, a lane
 // 8 of them: four values, for four sums of its own. The swizzle permutes the 16-byte pieces of a row (piece number XOR
 // row % 8), and the lanes permute their addresses in the same way. At the end of a tile the two halves of a warp are
@@ -15,7 +18,7 @@
 //
 // Bytes: M sums written; none read from global memory. Instructions of a warp for a stage: 32 loads, 128 conversions
 // and 128 additions, some 300 with addresses and barriers, while a stage of a tile of 128 x 192 takes the tensor cores
-// 808 cycles. Both warps read 16 KB: 128 cycles of shared memory, beside some 510 for wgmma. In tiles with another n
+// 808 cycles. Both warps read 16 KB: 128 cycles of shared memory, beside some 510 for wgmma. For other steps
 // they only wait for a stage and release it.
 // Read next: tests/cuda/gemm_row_sums_test.cpp.
 #pragma once
@@ -33,10 +36,15 @@ struct RowSums {
   static_assert(S::kBlocks == 1 && S::kM <= 128, "two warps have no registers for more chunks");
   static_assert(S::kSharedBytes + kBytes <= 227 * 1024, "more shared memory than a block of sm_90 can have");
 
-  template <class Tiles>
-  __device__ static __forceinline__ void note(std::byte* memory, int step, const Tiles& tiles, bool last) {
-    const int end = tiles.slot < 0 ? kStore + tiles.m / 64 : -1 - tiles.slot;
-    *note_of(memory, step) = tiles.n != 0 ? kPass : last ? end : kAdd;
+  template <class P, class Tiles>
+  __device__ static __forceinline__ void note(const P& p, std::byte* memory, int step, const Tiles& tiles, int k) {
+    auto n = static_cast<std::uint32_t>(tiles.n);
+    compute_again(n);  // to keep what follows from it takes registers that the producer does not have
+    const int turn = static_cast<int>(n / S::kN), turns = p.row_turns;
+    int note = turn == (k / kStep & (turns - 1)) ? kAdd : 0;  // turns: a power of two
+    if (turn < turns && k + kStep >= tiles.k_end(p))
+      note |= tiles.slot < 0 ? kStore | tiles.m * kWhere : kStore | kPartial | tiles.slot * kWhere;
+    *note_of(memory, step) = note;
   }
   __device__ static __forceinline__ void note_end(std::byte* memory, int step) { *note_of(memory, step) = kEnd; }
 
@@ -50,16 +58,17 @@ struct RowSums {
       mbarrier_wait(slot.full, slot.parity);
       const int note = *note_of(memory, step);
       if (note == kEnd) return;
-      if (note != kPass) add_chunk(slot.a + reader * kChunkBytes, sums);
+      if ((note & kAdd) != 0) add_chunk(slot.a + reader * kChunkBytes, sums);
       sync_warp();  // all lanes have read
       release<S>(slot.empty);
-      if (note != kPass && note != kAdd) store(p, note, reader * 64, sums);
+      if ((note & kStore) != 0) store(p, note, reader * 64, sums);
     }
   }
 
  private:
-  // Notes. After the last step of a tile its sums are stored: kStore + m / 64, or -1 - its slot in the workspace.
-  static constexpr int kPass = 0, kAdd = 1, kEnd = 2, kStore = 3;
+  // Notes. kAdd: this step. kStore: this tile's sums, from row `where` of the result on; kPartial: in slot `where` of the
+  // workspace. Where is note / kWhere.
+  static constexpr int kAdd = 1, kStore = 2, kPartial = 4, kEnd = 8, kWhere = 16;
 
   __device__ static __forceinline__ int* note_of(std::byte* memory, int step) {
     return reinterpret_cast<int*>(memory + S::kSharedBytes) + step % S::kStages;
@@ -92,10 +101,11 @@ struct RowSums {
   /// Stores 64 sums, from row `first` of the tile on, and sets them to zero.
   template <class P>
   __device__ static __forceinline__ void store(const P& p, int note, int first, float (&sums)[4]) {
-    const int lane = static_cast<int>(threadIdx.x % 32), m = note < 0 ? 0 : (note - kStore) * 64;
-    float* const to = note < 0 ? p.row_partials + std::int64_t{-1 - note} * S::kM : p.product.row_sums + m;
+    const bool partial = (note & kPartial) != 0;
+    const int lane = static_cast<int>(threadIdx.x % 32), where = note / kWhere, m = partial ? 0 : where;
+    float* const to = partial ? p.row_partials + std::int64_t{where} * S::kM : p.product.row_sums + m;
     const bool upper = lane >= 16;  // these lanes finish the upper two of the four sums
-    const int row = first + lane % 16 * 4 + (upper ? 2 : 0), rows = (note < 0 ? S::kM : p.product.m - m) - row;
+    const int row = first + lane % 16 * 4 + (upper ? 2 : 0), rows = (partial ? S::kM : p.product.m - m) - row;
     TRIREME_UNROLL
     for (int j = 0; j < 2; ++j) {
       const float other = shuffle_xor(upper ? sums[j] : sums[j + 2], 16);

@@ -22,6 +22,7 @@ struct Parameters {
   sm90::Cut cut;
   float* partials;      // [sharers, items, blocks of a cluster, tile]
   float* row_partials;  // [sharers, items, blocks of a cluster, rows of a tile]: of the row sums, if these are wanted
+  int row_turns;        // 1, 2 or 4: tiles of a row that take steps of the row sums in turns
 };
 
 /// Where the tile of block `rank` of a cluster begins, if the cluster has number `number` of all products of the batch.
@@ -30,9 +31,9 @@ template <class S>
 struct TilePlace {
   int m = 0, n = 0, batch = 0;
   TilePlace() = default;
+  static constexpr int kN = S::kN * S::kBlocks, kHeight = std::max(1, 2048 / S::kM);
   template <class P>
   __device__ TilePlace(const P& product, int number, int rank) {
-    constexpr int kN = S::kN * S::kBlocks, kHeight = std::max(1, 2048 / S::kM);
     const int rows = (product.m + S::kM - 1) / S::kM, columns = (product.n + kN - 1) / kN;
     batch = number / (rows * columns);
     const TileOrder tile(number % (rows * columns), rows, columns, kHeight);
@@ -42,6 +43,12 @@ struct TilePlace {
   template <class T, class Out>
   __device__ Place<T> place(const Gemm<T, Out>& product) const {
     return {batch * product.c_stride, product.m, product.epilogue.bias};
+  }
+  /// The number of the tile at row m and in column `column` of tiles, if there is one product.
+  template <class P>
+  static __device__ int number_of(const P& product, int m, int column) {
+    const int rows = (product.m + S::kM - 1) / S::kM, columns = (product.n + kN - 1) / kN;
+    return TileOrder::index_of(m / S::kM, column, rows, columns, kHeight);
   }
 };
 
@@ -137,20 +144,31 @@ __global__ void __launch_bounds__(S::kThreads, 1) row_sums_kernel(const __grid_c
 
 inline constexpr int kJoinColumns = 64;  // of a block of join_kernel, and 64 rows
 
-/// Adds the partial row sums of rows [first, first + 64) of a divided tile, in the order of K.
+/// Adds the partial row sums of rows [first, first + 64) of divided tiles. A warp adds those of each tile that took
+/// turns, in the order of K; then a thread adds a row's. `scratch` [4, 64]: free again when this returns.
 template <class S, class P>
-__device__ __forceinline__ void join_row_sums(const P& p, int tile, int rank, int first, int m) {
-  const int row = first + static_cast<int>(threadIdx.x);
-  if (row >= first + 64 || m + row >= p.product.m) return;
+__device__ __forceinline__ void join_row_sums(const P& p, int first, int m, float* scratch) {
+  const int thread = static_cast<int>(threadIdx.x), turn = thread / 32;
   const sm90::Shares& shares = p.cut.shares;
-  float sum = 0;
-  TRIREME_NO_UNROLL
-  for (int step = 0; step < shares.steps();) {
-    const sm90::ShareItem item = shares.item_with(tile, step);
-    sum += p.row_partials[std::int64_t{slot_of<S>(shares, item, rank)} * S::kM + row];
-    step = item.last;
+  if (turn < p.row_turns) {
+    const int tile = TilePlace<S>::number_of(p.product, m, turn) - p.cut.whole;
+    float sums[2] = {};
+    TRIREME_NO_UNROLL
+    for (int step = 0; step < shares.steps();) {
+      const sm90::ShareItem item = shares.item_with(tile, step);
+      const float* const of_item = p.row_partials + std::int64_t{slot_of<S>(shares, item, 0)} * S::kM + first;
+      TRIREME_UNROLL
+      for (int i = 0; i < 2; ++i) sums[i] += of_item[thread % 32 + 32 * i];
+      step = item.last;
+    }
+    TRIREME_UNROLL
+    for (int i = 0; i < 2; ++i) scratch[thread + 32 * (turn + i)] = sums[i];
   }
-  p.product.row_sums[m + row] = sum;
+  sync_threads();
+  float sum = 0;
+  for (int i = 0; i < p.row_turns; ++i) sum += scratch[thread % 64 + 64 * i];
+  if (thread < 64 && m + first + thread < p.product.m) p.product.row_sums[m + first + thread] = sum;
+  sync_threads();
 }
 
 /// Adds the partial sums of divided tiles in the order of K, and finishes them. `tile` counts what a cluster computes,
@@ -176,7 +194,7 @@ __global__ void __launch_bounds__(sm90::kGroup, 3) join_kernel(const __grid_cons
   }
   const TilePlace<S> at(p.product, p.cut.whole + tile, rank);
   if constexpr (std::is_same_v<Out, float>)
-    if (p.product.row_sums != nullptr && at.n + column == 0) join_row_sums<S>(p, tile, rank, rows_64 * 64, at.m);
+    if (p.product.row_sums != nullptr && at.n + column == 0) join_row_sums<S>(p, rows_64 * 64, at.m, slabs);
   const Place<T> place = at.place(p.product);
   const Finisher<true, T, Out> finisher(p.product, reinterpret_cast<std::byte*>(slabs) + warp * kSlabBytes);
   const Window window = W::first(place, at.m + rows_64 * 64 + warp * 16, at.n + column, p.product.n, p.product.c_pitch);
@@ -191,10 +209,11 @@ LaunchConfig config_of(int blocks, Stream stream) {
 template <class S, class T, class Out>
 void launch_shape(const Gemm<T, Out>& p, const sm90::Cut& cut, const Workspace& workspace, Stream stream) {
   const bool a_of_m = p.form == Form::tn, b_of_k = p.form == Form::nt;
-  Parameters<T, Out> parameters{p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, nullptr, nullptr};
+  Parameters<T, Out> parameters{p, {}, {}, p.a_stride != 0, p.b_stride != 0, cut, nullptr, nullptr, 1};
   if (cut.shares.tiles() > 0) {
     parameters.partials = workspace(cut.workspace + (p.row_sums != nullptr ? cut.workspace / S::kN : 0));
     parameters.row_partials = parameters.partials + cut.workspace;
+    if (cut.whole == 0) parameters.row_turns = p.n > 3 * S::kN ? 4 : p.n > S::kN ? 2 : 1;
   }
   // [rows, columns] as they are stored; blocks that share an operand divide 64 rows of 64 values.
   parameters.a = tensor_map(kName, {"a", p.a, a_of_m ? p.k : p.m, a_of_m ? p.m : p.k, p.a_pitch,

@@ -105,9 +105,8 @@ __device__ __forceinline__ void copy_operand(std::byte* to, const TensorMap& map
 // there as they are, because the range is a part of K. p.product, p.a, p.b: the product and the maps of its operands.
 
 /// The last kWarps warps of the producer's group, if they read the stages as well (cuda/kernels/gemm_row_sums.h). They
-/// know tiles only by what the producer notes for them beside a stage: note(memory, step, tiles, last) before it is
-/// full, with last for a tile's last step; and note_end(memory, step) beside a stage that nobody fills. They must wait
-/// for every stage and release it.
+/// know tiles only by what the producer notes for them beside a stage: note(p, memory, step, tiles, k) before it is
+/// full, and note_end(memory, step) beside a stage that nobody fills. They must wait for every stage and release it.
 struct NoReaders {
   static constexpr int kWarps = 0, kBytes = 0;  // kBytes: of their notes, behind S::kSharedBytes
   template <class P>
@@ -125,7 +124,7 @@ __device__ __forceinline__ void produce(const P& p, std::byte* memory) {
     for (int k = tiles.k_begin(p); k < tiles.k_end(p); k += kStep, ++step) {
       const Slot<S> slot(memory, step);
       mbarrier_wait(slot.empty, slot.parity ^ 1U);
-      if constexpr (Readers::kWarps > 0) Readers::note(memory, step, tiles, k + kStep >= tiles.k_end(p));
+      if constexpr (Readers::kWarps > 0) Readers::note(p, memory, step, tiles, k);
       mbarrier_arrive_expect(slot.full, S::kStageBytes);
       copy_operand<S::kM, S::kBlocks, F != Form::tn>(slot.a, p.a, tiles.m, k, za, slot.full);
       copy_operand<S::kN, 1, F == Form::nt>(slot.b, p.b, tiles.n, k, zb, slot.full);

@@ -1,12 +1,14 @@
 // Kernels of the norms for rows that fit in registers; formulas and bytes: cuda/kernels/norm.h.
 //
-// A team of 1, 2, 4 or 8 warps takes a row; a lane keeps up to four pieces of 16 bytes of it. So a row is read once, a
-// block has up to eight rows in flight, and a team of one warp needs no barrier: its sums are shuffles. At a width of
-// 768 in 16 bits, 16 rows of a multiprocessor are in flight, 48 KB of h and dy; to hide a latency of 700 ns at the
-// bandwidth of an H100 takes 18 KB.
+// A team of 1, 2, 4 or 8 warps takes row after row; a lane keeps up to four pieces of 16 bytes of one. So a row is read
+// once, a block works on up to eight rows, and a team of one warp needs no barrier: its sums are shuffles. While a team
+// works on a row, its next one is on its way to shared memory (RowsAhead), because memory would idle if all teams
+// computed at once. At a width of 768 in 16 bits, 16 rows of a multiprocessor are on their way at any time in the
+// backward pass, 48 KB of h and dy; to hide a latency of 700 ns at the bandwidth of an H200 takes 25 KB.
 // Read next: cuda/kernels/gemm_sm80.cu.
 #include "cuda/kernels/norm_narrow.h"
 
+#include "cuda/device/persistent.h"
 #include "cuda/kernels/pieces.h"
 
 namespace trireme::cuda::narrow {
@@ -32,8 +34,8 @@ struct Member {
   __device__ __forceinline__ Packed<T, kWidth> load(const T* row, int piece) const {
     return std::bit_cast<Packed<T, kWidth>>(load_piece<kWidth>(row + column(piece), count(piece)));
   }
-  __device__ __forceinline__ void store(T* row, int piece, const float (&x)[kWidth]) const {
-    store_piece(row + column(piece), std::bit_cast<Pack<T, kWidth>>(packed<T>(x)), count(piece));
+  __device__ __forceinline__ void store(T* row, int piece, const Packed<T, kWidth>& x) const {
+    store_piece(row + column(piece), std::bit_cast<Pack<T, kWidth>>(x), count(piece));
   }
   static __device__ __forceinline__ float value(const Packed<T, kWidth>& of, int i) {
     return unpacked<T, kWidth>(of, i);
@@ -60,6 +62,42 @@ struct Member {
   }
 };
 
+/// Rows on their way to shared memory. A thread copies the pieces that it will read, so it waits for its own copies and
+/// for no barrier. Pieces that an asynchronous copy cannot take, because they are ragged or not aligned to 16 bytes, are
+/// loaded and stored at once.
+template <class T, int Pieces>
+struct RowsAhead {
+  static constexpr int kWidth = kPackSize<T>;
+  std::byte* mine;  ///< of [2, inputs, Pieces, kThreads] pieces of 16 bytes, those of this thread
+  int inputs;       ///< tensors of which a row is read
+
+  __device__ RowsAhead(std::byte* memory, int inputs_) : mine(memory + threadIdx.x * 16), inputs(inputs_) {}
+  static constexpr std::size_t bytes(int inputs) {
+    return 2 * static_cast<std::size_t>(inputs) * Pieces * kThreads * 16;
+  }
+
+  /// turn: 0 and 1 in alternation, from row to row.
+  __device__ __forceinline__ void request(const Member<T>& me, int turn, int input, const T* row) const {
+    TRIREME_UNROLL
+    for (int j = 0; j < Pieces; ++j) {
+      const T* const from = row + me.column(j);
+      if (me.count(j) >= kWidth && reinterpret_cast<std::uintptr_t>(from) % 16 == 0)
+        cp_async_16(place(turn, input, j), from);
+      else
+        store_vector(place(turn, input, j), load_piece<kWidth>(from, me.count(j)));
+    }
+  }
+  /// Zeros beyond the row. Call cp_async_wait() first.
+  __device__ __forceinline__ Packed<T, kWidth> piece(int turn, int input, int j) const {
+    return load_vector<Packed<T, kWidth>>(place(turn, input, j));
+  }
+
+ private:
+  __device__ __forceinline__ std::byte* place(int turn, int input, int j) const {
+    return mine + ((turn * inputs + input) * Pieces + j) * (kThreads * 16);
+  }
+};
+
 /// Keeps nvcc from holding 16-bit values unpacked across a reduction, where they would take twice the registers.
 template <class... Pieces>
 __device__ __forceinline__ void forget_unpacked(Pieces&... pieces) {
@@ -70,52 +108,76 @@ __device__ __forceinline__ void forget_unpacked(Pieces&... pieces) {
   (forget(pieces), ...);
 }
 
+/// Blocks of a multiprocessor, which the registers of a kernel allow.
+template <int Pieces>
+constexpr int kForwardBlocks = Pieces < kMaxPieces ? 3 : 2;
+template <int Pieces>
+constexpr int kBackwardBlocks = Pieces < kMaxPieces ? 2 : 1;
+
 template <class T, int Pieces>
-__global__ void __launch_bounds__(kThreads, Pieces < kMaxPieces ? 4 : 2)
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Pieces>)
     forward_kernel(const __grid_constant__ NormForward<T> p, int warps) {
   constexpr int kWidth = kPackSize<T>;
+  TRIREME_DYNAMIC_SHARED(memory, 16);
   TRIREME_SHARED(float, scratch, 4 * kWarps);
   const Member<T> me(warps, p.width);
+  const RowsAhead<T, Pieces> ahead(memory, p.residual != nullptr ? 2 : 1);
   const float scale = 1.0F / static_cast<float>(p.width);
-  for (int r = me.first_row(); r < p.rows; r += me.row_step()) {
+  const auto request = [&](int r, int turn) {
+    if (r < p.rows) {
+      const std::int64_t at = std::int64_t{r} * p.width;
+      ahead.request(me, turn, 0, p.x + at);
+      if (p.residual != nullptr) ahead.request(me, turn, 1, p.residual + at);
+    }
+    cp_async_commit();  // after the last row an empty group, so that the wait below means the same for every row
+  };
+
+  int turn = 0;
+  request(me.first_row(), turn);
+  Packed<T, kWidth> gamma[Pieces], beta[Pieces] = {};
+  TRIREME_UNROLL
+  for (int j = 0; j < Pieces; ++j) {
+    gamma[j] = me.load(p.gamma, j);
+    if (p.beta != nullptr) beta[j] = me.load(p.beta, j);
+  }
+  for (int r = me.first_row(); r < p.rows; r += me.row_step(), turn ^= 1) {
+    request(r + me.row_step(), turn ^ 1);
+    cp_async_wait<1>();
     const std::int64_t at = std::int64_t{r} * p.width;
-    float x[Pieces][kWidth];
+    Packed<T, kWidth> x[Pieces];  // rounded, as the backward pass will see it
     float sum = 0;
     TRIREME_UNROLL
     for (int j = 0; j < Pieces; ++j) {
-      const auto h = me.load(p.x + at, j);
-      TRIREME_UNROLL
-      for (int i = 0; i < kWidth; ++i) x[j][i] = me.value(h, i);
+      x[j] = ahead.piece(turn, 0, j);
       if (p.residual != nullptr) {
-        const auto residual = me.load(p.residual + at, j);
+        const auto residual = ahead.piece(turn, 1, j);
+        float h[kWidth];
         TRIREME_UNROLL
-        for (int i = 0; i < kWidth; ++i) x[j][i] += me.value(residual, i);
-        const auto rounded = packed<T>(x[j]);  // the backward pass sees the stored sum
-        TRIREME_UNROLL
-        for (int i = 0; i < kWidth; ++i) x[j][i] = me.value(rounded, i);
+        for (int i = 0; i < kWidth; ++i) h[i] = me.value(x[j], i) + me.value(residual, i);
+        x[j] = packed<T>(h);
       }
       if (p.sum != nullptr) me.store(p.sum + at, j, x[j]);
       TRIREME_UNROLL
-      for (int i = 0; i < kWidth; ++i) sum += x[j][i];
+      for (int i = 0; i < kWidth; ++i) sum += me.value(x[j], i);
     }
     const float mean = p.kind == Norm::layer ? me.sum(sum, 0.0F, scratch, 0).values[0] * scale : 0.0F;
     float squares = 0;  // of differences: mean square minus squared mean would cancel
     TRIREME_UNROLL
     for (int j = 0; j < Pieces; ++j) {
+      forget_unpacked(x[j]);
       TRIREME_UNROLL
       for (int i = 0; i < kWidth; ++i)
-        if (i < me.count(j)) squares += (x[j][i] - mean) * (x[j][i] - mean);
+        if (i < me.count(j)) squares += (me.value(x[j], i) - mean) * (me.value(x[j], i) - mean);
     }
     const float rstd = reciprocal_sqrt(me.sum(squares, 0.0F, scratch, 1).values[0] * scale + p.eps);
     TRIREME_UNROLL
     for (int j = 0; j < Pieces; ++j) {
-      const auto gamma = me.load(p.gamma, j);
-      Packed<T, kWidth> beta = {};
-      if (p.beta != nullptr) beta = me.load(p.beta, j);
+      forget_unpacked(x[j], gamma[j], beta[j]);
       float y[kWidth];
       TRIREME_UNROLL
-      for (int i = 0; i < kWidth; ++i) y[i] = (x[j][i] - mean) * rstd * me.value(gamma, i) + me.value(beta, i);
-      me.store(p.y + at, j, y);
+      for (int i = 0; i < kWidth; ++i)
+        y[i] = (me.value(x[j], i) - mean) * rstd * me.value(gamma[j], i) + me.value(beta[j], i);
+      me.store(p.y + at, j, packed<T>(y));
     }
     if (me.thread != 0) continue;
     p.rstd[r] = rstd;
@@ -125,58 +187,73 @@ __global__ void __launch_bounds__(kThreads, Pieces < kMaxPieces ? 4 : 2)
 
 /// With g = dy gamma and n = (h - mean) rstd:  dx = rstd (g - mean(g) - n mean(g n)), for RMSNorm without mean(g).
 template <class T, int Pieces>
-__global__ void __launch_bounds__(kThreads, Pieces < kMaxPieces ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks<Pieces>)
     backward_kernel(const __grid_constant__ NormBackward<T> p, int warps) {
   constexpr int kWidth = kPackSize<T>;
   TRIREME_DYNAMIC_SHARED(memory, 16);
   TRIREME_SHARED(float, scratch, 4 * kWarps);
   const Member<T> me(warps, p.width);
+  const RowsAhead<T, Pieces> ahead(memory, p.dsum != nullptr ? 3 : 2);
   const float scale = 1.0F / static_cast<float>(p.width);
-  float dgamma[Pieces][kWidth] = {}, dbeta[Pieces][kWidth] = {};  // sums over the rows of this team
+  float next_mean = 0, next_rstd = 0;
+  const auto request = [&](int r, int turn) {
+    if (r < p.rows) {
+      const std::int64_t at = std::int64_t{r} * p.width;
+      ahead.request(me, turn, 0, p.h + at);
+      ahead.request(me, turn, 1, p.dy + at);
+      if (p.dsum != nullptr) ahead.request(me, turn, 2, p.dsum + at);
+      if (p.kind == Norm::layer) next_mean = p.mean[r];
+      next_rstd = p.rstd[r];
+    }
+    cp_async_commit();  // after the last row an empty group, so that the wait below means the same for every row
+  };
 
   int turn = 0;
+  request(me.first_row(), turn);
+  Packed<T, kWidth> gamma[Pieces];
+  TRIREME_UNROLL
+  for (int j = 0; j < Pieces; ++j) gamma[j] = me.load(p.gamma, j);
+  float dgamma[Pieces][kWidth] = {}, dbeta[Pieces][kWidth] = {};  // sums over the rows of this team
   for (int r = me.first_row(); r < p.rows; r += me.row_step(), turn ^= 1) {
-    const std::int64_t at = std::int64_t{r} * p.width;
-    const float mean = p.kind == Norm::layer ? p.mean[r] : 0.0F, rstd = p.rstd[r];
-    Packed<T, kWidth> h[Pieces] = {}, dy[Pieces] = {}, past[Pieces] = {};
-    TRIREME_UNROLL
-    for (int j = 0; j < Pieces; ++j) {
-      h[j] = me.load(p.h + at, j);
-      dy[j] = me.load(p.dy + at, j);
-      if (p.dsum != nullptr) past[j] = me.load(p.dsum + at, j);
-    }
+    const float mean = next_mean, rstd = next_rstd;
+    request(r + me.row_step(), turn ^ 1);
+    cp_async_wait<1>();
     float sum_g = 0, sum_gn = 0;
     TRIREME_UNROLL
     for (int j = 0; j < Pieces; ++j) {
-      const auto gamma = me.load(p.gamma, j);  // from L1, and again below: to keep it would take too many registers
+      const auto h = ahead.piece(turn, 0, j), dy = ahead.piece(turn, 1, j);
+      forget_unpacked(gamma[j]);
       TRIREME_UNROLL
       for (int i = 0; i < kWidth; ++i) {  // beyond the row dy is 0
-        const float n = (me.value(h[j], i) - mean) * rstd, d = me.value(dy[j], i);
-        sum_g += d * me.value(gamma, i);
-        sum_gn += d * me.value(gamma, i) * n;
+        const float n = (me.value(h, i) - mean) * rstd, d = me.value(dy, i);
+        sum_g += d * me.value(gamma[j], i);
+        sum_gn += d * me.value(gamma[j], i) * n;
         dgamma[j][i] += d * n;
         dbeta[j][i] += d;
       }
     }
     const Pack<float, 2> sums = me.sum(sum_g, sum_gn, scratch, turn);
-    TRIREME_UNROLL
-    for (int j = 0; j < Pieces; ++j) forget_unpacked(h[j], dy[j]);
     const float mean_g = p.kind == Norm::layer ? sums.values[0] * scale : 0.0F, mean_gn = sums.values[1] * scale;
+    const std::int64_t at = std::int64_t{r} * p.width;
     TRIREME_UNROLL
     for (int j = 0; j < Pieces; ++j) {
-      const auto gamma = me.load(p.gamma, j);
+      const auto h = ahead.piece(turn, 0, j), dy = ahead.piece(turn, 1, j);
+      Packed<T, kWidth> past = {};
+      if (p.dsum != nullptr) past = ahead.piece(turn, 2, j);
+      forget_unpacked(gamma[j]);
       float dx[kWidth];
       TRIREME_UNROLL
       for (int i = 0; i < kWidth; ++i) {
-        const float n = (me.value(h[j], i) - mean) * rstd;
-        const float g = me.value(dy[j], i) * me.value(gamma, i);
-        dx[i] = rstd * (g - mean_g - n * mean_gn) + me.value(past[j], i);
+        const float n = (me.value(h, i) - mean) * rstd;
+        const float g = me.value(dy, i) * me.value(gamma[j], i);
+        dx[i] = rstd * (g - mean_g - n * mean_gn) + me.value(past, i);
       }
-      me.store(p.dx + at, j, dx);
+      me.store(p.dx + at, j, packed<T>(dx));
     }
   }
 
-  // The sums of all teams are added in their order, so that bits repeat.
+  // The sums of all teams are added in their order, so that bits repeat. They take the memory of the rows.
+  sync_threads();
   float* const sums = reinterpret_cast<float*>(memory);  // [teams, 2, width]
   float* const mine = sums + me.team * 2 * p.width;
   TRIREME_UNROLL
@@ -212,20 +289,24 @@ void with_pieces(int width, int warps, F f) {
 template <class T>
 void norm_forward(const NormForward<T>& p, Stream stream) {
   const int warps = warps_of_row<T>(p.width), teams = kWarps / warps;
-  const LaunchConfig config = {
-      "norm_forward", {static_cast<unsigned>((p.rows + teams - 1) / teams), 1, 1}, {kThreads, 1, 1}, 0, stream};
-  with_pieces<T>(p.width, warps, [&](auto pieces) { launch(config, forward_kernel<T, pieces.value>, p, warps); });
+  with_pieces<T>(p.width, warps, [&](auto pieces) {
+    const unsigned blocks = persistent_blocks((p.rows + teams - 1) / teams, kForwardBlocks<pieces.value>);
+    const std::size_t bytes = RowsAhead<T, pieces.value>::bytes(p.residual != nullptr ? 2 : 1);
+    launch({"norm_forward", {blocks, 1, 1}, {kThreads, 1, 1}, bytes, stream}, forward_kernel<T, pieces.value>, p,
+           warps);
+  });
 }
 
 template <class T>
 void norm_backward(const NormBackward<T>& p, Stream stream) {
   const int warps = warps_of_row<T>(p.width);
-  const LaunchConfig config = {"norm_backward",
-                               {static_cast<unsigned>(norm_backward_blocks(p.rows)), 1, 1},
-                               {kThreads, 1, 1},
-                               static_cast<std::size_t>(kWarps / warps * p.width) * 8,
-                               stream};
-  with_pieces<T>(p.width, warps, [&](auto pieces) { launch(config, backward_kernel<T, pieces.value>, p, warps); });
+  const auto blocks = static_cast<unsigned>(norm_backward_blocks(p.rows));
+  const std::size_t of_sums = static_cast<std::size_t>(kWarps / warps * p.width) * 8;
+  with_pieces<T>(p.width, warps, [&](auto pieces) {
+    const std::size_t bytes = std::max(of_sums, RowsAhead<T, pieces.value>::bytes(p.dsum != nullptr ? 3 : 2));
+    launch({"norm_backward", {blocks, 1, 1}, {kThreads, 1, 1}, bytes, stream}, backward_kernel<T, pieces.value>, p,
+           warps);
+  });
 }
 
 #define INSTANTIATE(T)                                       \

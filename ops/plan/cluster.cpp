@@ -100,7 +100,7 @@ Cluster read_cluster(const std::filesystem::path& path) { return parse_cluster(f
 // Products: half of the traffic is not hidden behind arithmetic, as the first tiles come before it and results leave
 // after it; so a product of short sides reaches a smaller share of the peak. `fill` is what the device takes to fill and
 // to drain. Both were chosen for the 28 times of 7 shapes in bench/results/gpu_nvidia_h100_80gb_hbm3.md and
-// gpu_nvidia_h200.md (our kernel and cuBLASLt): with one efficiency for each of the four, 24 are met within 9 %.
+// gpu_nvidia_h200.md (our kernel and cuBLASLt): with one efficiency for each of the four, 25 are met within 9 %.
 double ClusterModel::kernel(const ProfileEvent& call) const {
   constexpr double not_hidden = 0.5, fill = 5e-6;  // of the traffic; seconds
   const Cluster::DeviceFigures& d = c_.device;

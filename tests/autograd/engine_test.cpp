@@ -52,6 +52,18 @@ struct Misshapen : Op {
   Gradients backward(const Tensor& dy) const { return {dy}; }
 };
 
+/// y = 2 x, whose backward adds what x has received so far.
+struct Taker : Op {
+  static constexpr const char* name = "taker";
+  int* taken = nullptr;
+  Tensor forward(const Tensor& x) { return x + x; }
+  Gradients backward(const Tensor& dy) const {
+    const Tensor earlier = take_gradient_so_far(0, dy.dtype());
+    *taken += earlier.defined() ? 1 : 0;
+    return {earlier.defined() ? dy + dy + earlier : dy + dy};
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a leaf's hook runs once, after its last contribution") {
@@ -115,6 +127,41 @@ TEST_CASE("a diamond sums both paths, without touching tensors others can see") 
   backward(y, upstream);
   for (const double g : upstream.span<double>()) CHECK(g == 1.0);
   for (const double g : grad(x).span<double>()) CHECK(g == 2.0);
+}
+
+TEST_CASE("an operation may add what its input has received so far") {
+  int taken = 0;
+  const auto twice = [&taken](const Tensor& x) {
+    Taker op;
+    op.taken = &taken;
+    return apply(std::move(op), x);
+  };
+  const auto check = [&](const Tensor& x, double expected, int times) {
+    taken = 0;
+    const Tensor y = twice(x);
+    backward(sum(x * 3.0 + y));  // the product is the newer one
+    CHECK(values(grad(x)) == std::vector<double>(2, expected));
+    CHECK(taken == times);
+  };
+  Tensor x = Tensor::full({2}, 5);
+  require_grad(x);
+  {
+    const Tensor middle = x * 1.0;  // a node, not a leaf
+    const Tensor y = twice(middle);
+    backward(sum(middle * 3.0 + y));
+    CHECK(values(grad(x)) == std::vector<double>(2, 5));
+  }
+  CHECK(taken == 1);
+  check(x, 10, 1);  // with what an earlier backward has added
+  {
+    const Tensor seen = grad(x);
+    check(x, 15, 0);  // others see it: it is added to in place
+    CHECK(values(seen) == values(grad(x)));
+  }
+  leaf_of(x)->set_grad(Tensor::full({2}, 1));
+  check(x, 6, 0);
+  leaf_of(x)->set_grad({});
+  CHECK_THROWS_WITH(take_gradient_so_far(0, DType::f32), doctest::Contains("no operation runs its backward"));
 }
 
 TEST_CASE("nothing is recorded without need") {

@@ -69,6 +69,12 @@ NormReference norm_reference(const Tensor& x, const Tensor& gamma, const Tensor&
   return out;
 }
 
+std::vector<double> plus(std::vector<double> sum, const Tensor& x) {
+  const std::vector<double> more = values(x);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE("softmax: forward and backward, also in place") {
@@ -148,7 +154,7 @@ TEST_CASE("layer_norm: forward and backward, with and without beta") {
         Tensor dbeta = with_beta ? Tensor::empty({shape[1]}, acc) : Tensor();
         const double eps = shape[1] == 1 ? 0.1 : 1e-5;
         table.layer_norm(x, gamma, beta, eps, y, mean, rstd);
-        table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta);
+        table.layer_norm_backward(x, gamma, mean, rstd, dy, {}, dx, dgamma, dbeta);
 
         const NormReference expected = norm_reference(x, gamma, beta, dy, eps, true);
         const double error = 8 * rounding(dtype), sum_error = 8 * rounding(acc);
@@ -159,8 +165,10 @@ TEST_CASE("layer_norm: forward and backward, with and without beta") {
         check_close(dgamma, expected.dgamma, 10 * sum_error, 10 * sum_error);
         if (with_beta) check_close(dbeta, expected.dbeta, 10 * sum_error, 10 * sum_error);
         Tensor in_place = clone(dy);
-        table.layer_norm_backward(x, gamma, mean, rstd, in_place, in_place, dgamma, dbeta);
+        table.layer_norm_backward(x, gamma, mean, rstd, in_place, {}, in_place, dgamma, dbeta);
         check_close(in_place, values(dx), 0, 0);
+        table.layer_norm_backward(x, gamma, mean, rstd, dy, y, dx, dgamma, dbeta);
+        check_close(dx, plus(expected.dx, y), error, error);
       }
     }
   }
@@ -175,7 +183,7 @@ TEST_CASE("rms_norm: forward and backward") {
       Tensor y = Tensor::empty(shape, dtype), rstd = Tensor::empty({shape[0]}, acc);
       Tensor dx = Tensor::empty(shape, dtype), dgamma = Tensor::empty({shape[1]}, acc);
       table.rms_norm(x, gamma, 1e-2, y, rstd);
-      table.rms_norm_backward(x, gamma, rstd, dy, dx, dgamma);
+      table.rms_norm_backward(x, gamma, rstd, dy, {}, dx, dgamma);
       const NormReference expected = norm_reference(x, gamma, {}, dy, 1e-2, false);
       const double error = 8 * rounding(dtype), sum_error = 8 * rounding(acc);
       check_close(rstd, expected.rstd, sum_error, 0);
@@ -183,8 +191,10 @@ TEST_CASE("rms_norm: forward and backward") {
       check_close(dx, expected.dx, error, error);
       check_close(dgamma, expected.dgamma, 10 * sum_error, 10 * sum_error);
       Tensor in_place = clone(dy);
-      table.rms_norm_backward(x, gamma, rstd, in_place, in_place, dgamma);
+      table.rms_norm_backward(x, gamma, rstd, in_place, {}, in_place, dgamma);
       check_close(in_place, values(dx), 0, 0);
+      table.rms_norm_backward(x, gamma, rstd, dy, y, dx, dgamma);
+      check_close(dx, plus(expected.dx, y), error, error);
     }
   }
 }
@@ -260,13 +270,13 @@ TEST_CASE("rows: the same for any number of threads") {
     check_same_for_any_threads([&] { return table.softmax_backward(x, dy, dx), dx; });
     check_same_for_any_threads([&] { return table.layer_norm(x, gamma, gamma, 1e-5, y, mean, rstd), y; });
     check_same_for_any_threads(
-        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dx; });
+        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, {}, dx, dgamma, dbeta), dx; });
     check_same_for_any_threads(
-        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dgamma; });
+        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, {}, dx, dgamma, dbeta), dgamma; });
     check_same_for_any_threads(
-        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta), dbeta; });
+        [&] { return table.layer_norm_backward(x, gamma, mean, rstd, dy, {}, dx, dgamma, dbeta), dbeta; });
     check_same_for_any_threads([&] { return table.rms_norm(x, gamma, 1e-5, y, rstd), y; });
-    check_same_for_any_threads([&] { return table.rms_norm_backward(x, gamma, rstd, dy, dx, dgamma), dgamma; });
+    check_same_for_any_threads([&] { return table.rms_norm_backward(x, gamma, rstd, dy, {}, dx, dgamma), dgamma; });
     check_same_for_any_threads([&] {
       Tensor dweight = Tensor::zeros({40, 190});
       table.embedding_backward(dy, ids, 0, dweight);

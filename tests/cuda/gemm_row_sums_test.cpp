@@ -94,6 +94,10 @@ TEST_CASE("cuda gemm_sm90: row sums of divided tiles, alone and after whole wave
     check<f16>({Form::tn, 72, 136, 2200}, Tile90::m128n256, true);
     check<bf16>({Form::tn, 136, 72, 2000}, Tile90::m128n192, true);
     check<bf16>({Form::tn, 72, 200, 2600}, Tile90::m256n384, true);
+    // No tile is whole: two of a row's three tiles take steps of the sums in turns, or four of five.
+    const cuda_test::ScopedMultiprocessors more(16);
+    check<bf16>({Form::tn, 72, 136, 2200}, Tile90::m64n64, true);
+    check<f16>({Form::tn, 64, 264, 2800}, Tile90::m64n64, true);
   });
 }
 

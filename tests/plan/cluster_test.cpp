@@ -57,11 +57,11 @@ TEST_CASE("products take what bench/results measured on H100 and H200, with one 
     std::array<double, 4> ms;  // ours and cuBLASLt's on H100; the same on H200
   };
   const std::vector<Product> products = {
-      {4096, 4096, 4096, {0.1817, 0.1711, 0.2091, 0.1746}},    {8192, 8192, 8192, {1.359, 1.371, 1.499, 1.403}},
-      {8192, 2304, 768, {0.04714, 0.05166, 0.05333, 0.04973}}, {8192, 3072, 768, {0.06026, 0.06499, 0.06883, 0.0621}},
-      {8192, 768, 3072, {0.05613, 0.05658, 0.05709, 0.05586}}, {8192, 50304, 768, {0.8664, 0.8884, 1.005, 0.8913}},
-      {3072, 768, 8192, {0.07973, 0.05773, 0.0787, 0.0576}}};
-  constexpr std::array<double, 4> reached = {0.87, 0.89, 0.74, 0.85}, memory_speed = {3350e9, 3350e9, 4800e9, 4800e9};
+      {4096, 4096, 4096, {0.1817, 0.1711, 0.1851, 0.1727}},    {8192, 8192, 8192, {1.359, 1.371, 1.392, 1.403}},
+      {8192, 2304, 768, {0.04714, 0.05166, 0.04648, 0.05176}}, {8192, 3072, 768, {0.06026, 0.06499, 0.05939, 0.06478}},
+      {8192, 768, 3072, {0.05613, 0.05658, 0.05485, 0.05778}}, {8192, 50304, 768, {0.8664, 0.8884, 0.8885, 0.898}},
+      {3072, 768, 8192, {0.07973, 0.05773, 0.07939, 0.05824}}};
+  constexpr std::array<double, 4> reached = {0.87, 0.89, 0.86, 0.82}, memory_speed = {3350e9, 3350e9, 4800e9, 4800e9};
   int met = 0;
   for (std::size_t library = 0; library < 4; ++library) {
     Cluster cluster;
@@ -74,7 +74,7 @@ TEST_CASE("products take what bench/results measured on H100 and H200, with one 
       if (std::abs(1e3 * seconds / ms.at(library) - 1) < 0.09) ++met;
     }
   }
-  CHECK(met == 24);
+  CHECK(met == 25);
 }
 
 TEST_CASE("memory traffic has an efficiency for kernels that compute, and one for those that copy") {
