@@ -184,8 +184,8 @@ bool in_backward() { return passes > 0; }
 
 Tensor take_gradient_so_far(std::size_t input, DType dtype) {
   require(engine != nullptr, "take_gradient_so_far", "no operation runs its backward; call it there");
-  require(input < running->inputs().size(), running->name(), "it takes the gradient of input {} of {}", input,
-          running->inputs().size());
+  require(input < running->inputs().size(), running->name(),
+          "it takes the gradient of input {}; expected one of its {}", input, running->inputs().size());
   const NodePtr& used = running->inputs()[input];
   return used == nullptr ? Tensor() : engine->take(*used, dtype);
 }

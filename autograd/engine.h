@@ -27,9 +27,9 @@ void backward(const Tensor& root, const BackwardOptions& options, const SourceLi
 /// Whether the calling thread is inside a backward pass; a forward that runs there is a recomputation.
 bool in_backward();
 
-/// For the backward of an operation: the gradient that its input number `input` has so far, from operations that used
-/// it later in forward; undefined if there is none of this dtype. Whoever takes it must add it to the gradient of that
-/// input which it returns. So a kernel can save a pass over memory.
+/// For the backward of an operation: the sum so far of the gradients of its input number `input`, from operations that
+/// used it later in forward; undefined if there is none of this dtype. Backward then returns that sum plus its own
+/// gradient. Throws outside of a backward.
 Tensor take_gradient_so_far(std::size_t input, DType dtype);
 
 }  // namespace trireme

@@ -7,8 +7,8 @@
 namespace trireme {
 namespace {
 
-/// The gradient of the residual stream that went past a norm of it, to be added while dx is in registers: rows [N, D],
-/// or undefined.
+/// The gradient of the norm's input from the operations after it, as of a residual stream: rows [N, D], or undefined.
+/// The kernel adds it to dx.
 Tensor gradient_so_far(const Op& op, const Tensor& x) {
   const Tensor earlier = op.needs(0) && !op.in_f32(0) ? take_gradient_so_far(0, x.dtype()) : Tensor();
   return earlier.defined() ? view::reshape(contiguous(earlier), x.shape()) : earlier;

@@ -22,8 +22,10 @@
 // An operation that sums rows into the gradient of input i returns it in gradient_dtype(i, ..), which is f32 for a
 // parameter: see autograd/node.h. An operation with `static constexpr bool keeps_f32 = true` passes this on: the
 // gradient of its output is f32 if those of its inputs are, and its backward must then take a dy in f32, although
-// forward had another dtype. An operation whose kernel can add to a gradient without another pass over memory may ask for
-// what an input has received so far: take_gradient_so_far() in autograd/engine.h.
+// forward had another dtype.
+//
+// The gradients of a tensor that several operations use are added, which takes a pass over memory. A backward whose
+// kernel can do that on the way takes the sum so far: take_gradient_so_far() in autograd/engine.h.
 // Read next: autograd/ops.h.
 #pragma once
 

@@ -5,13 +5,13 @@
 // The tile of A of every stage lies in shared memory anyway. Warps of the producer's group, which have nothing to do,
 // read it there and add. Tiles beside each other have the same rows of A. If all tiles are divided, so that sums over
 // parts of K are joined later anyway, the first four of a row take the steps of K in turns; otherwise a tile at n = 0
-// takes all of them. (One tile in four with all steps made the 48 weight gradients of a GPT-2 124M 0.7 ms slower: the
-// warps need a little longer for a step than the tensor cores do.) A chunk of a stage
-// has 64 of M in each of its 64 rows of K, and a warp for itself. Half a warp reads a row of 128 bytes at once, a lane
-// 8 of them: four values, for four sums of its own. The swizzle permutes the 16-byte pieces of a row (piece number XOR
-// row % 8), and the lanes permute their addresses in the same way. At the end of a tile the two halves of a warp are
-// added. In divided tiles the sums are partial, and join_kernel adds them in the order of K, as it does for the
-// product.
+// takes all of them. (When those at n = 0 took all, the 48 weight gradients of a step of GPT-2 124M took 7.2 ms on an
+// H200, and now 4.8: the warps need longer for a step than the tensor cores do, and other blocks waited for theirs.) A
+// chunk of a stage has 64 of M in each of its 64 rows of K, and a warp for itself. Half a warp reads a row of 128 bytes
+// at once, a lane 8 of them: four values, for four sums of its own. The swizzle permutes the 16-byte pieces of a row
+// (piece number XOR row % 8), and the lanes permute their addresses in the same way. At the end of a tile the two
+// halves of a warp are added. In divided tiles the sums are partial, and join_kernel adds them in the order of K, as it
+// does for the product.
 //
 // The warps have 24 registers a thread, because consumers need 240 (gemm_tiles_sm90.h), and finding a tile takes more
 // than that leaves. So the producer, which knows the tile, notes beside each stage what is to be done with it.

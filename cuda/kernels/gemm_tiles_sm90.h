@@ -105,8 +105,8 @@ __device__ __forceinline__ void copy_operand(std::byte* to, const TensorMap& map
 // there as they are, because the range is a part of K. p.product, p.a, p.b: the product and the maps of its operands.
 
 /// The last kWarps warps of the producer's group, if they read the stages as well (cuda/kernels/gemm_row_sums.h). They
-/// know tiles only by what the producer notes for them beside a stage: note(p, memory, step, tiles, k) before it is
-/// full, and note_end(memory, step) beside a stage that nobody fills. They must wait for every stage and release it.
+/// know tiles only by what the producer notes beside a stage: note(p, memory, step, tiles, k) before the stage is full,
+/// and after the last one note_end(memory, step). They must wait for every stage and release it.
 struct NoReaders {
   static constexpr int kWarps = 0, kBytes = 0;  // kBytes: of their notes, behind S::kSharedBytes
   template <class P>

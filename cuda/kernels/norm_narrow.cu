@@ -2,9 +2,9 @@
 //
 // A team of 1, 2, 4 or 8 warps takes row after row; a lane keeps up to four pieces of 16 bytes of one. So a row is read
 // once, a block works on up to eight rows, and a team of one warp needs no barrier: its sums are shuffles. While a team
-// works on a row, its next one is on its way to shared memory (RowsAhead), because memory would idle if all teams
-// computed at once. At a width of 768 in 16 bits, 16 rows of a multiprocessor are on their way at any time in the
-// backward pass, 48 KB of h and dy; to hide a latency of 700 ns at the bandwidth of an H200 takes 25 KB.
+// works on a row, its next row is copied to shared memory (RowsAhead). Otherwise memory would idle whenever all teams
+// compute. In the backward pass, at a width of 768 in 16 bits, a multiprocessor always waits for 16 rows of h and dy:
+// 48 KB, where 25 KB hide a latency of 700 ns at the bandwidth of an H200.
 // Read next: cuda/kernels/gemm_sm80.cu.
 #include "cuda/kernels/norm_narrow.h"
 

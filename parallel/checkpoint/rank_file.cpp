@@ -21,6 +21,15 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   });
 }
 
+/// The elements of x, dense. Those of a GPU come without another buffer on the host, which would cost page faults.
+void copy_dense(std::byte* to, const Tensor& x) {
+  const Tensor dense = contiguous(x);
+  if (dense.device() == Device::cpu)
+    copy_bytes(to, static_cast<const std::byte*>(dense.raw()), dense.bytes());
+  else
+    backend(dense.device()).download(to, dense.device_address(), static_cast<std::size_t>(dense.bytes()));
+}
+
 }  // namespace
 
 // Uses large pages: training waits longest for the first copy into fresh memory, which costs a page fault per page.
@@ -48,8 +57,7 @@ void RankFile::take(const std::vector<HeldTensor>& parts, int rank) {
   description_.files.push_back({.name = fmt::format("rank_{:05}.safetensors", rank), .bytes = bytes_, .chunks = {}});
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const HeldTensor& part = parts[i];
-    const Tensor dense = contiguous(part.value.to(Device::cpu));
-    copy_bytes(memory_.get() + offsets[i], static_cast<const std::byte*>(dense.raw()), dense.bytes());
+    copy_dense(memory_.get() + offsets[i], part.value);
     description_.tensors[part.name] = {
         part.value.dtype(), part.global, {{0, offsets[i], part.start, part.value.shape()}}};
   }

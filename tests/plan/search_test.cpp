@@ -1,4 +1,4 @@
-// Searches of settings, against a prediction of each of them.
+// The search for the fastest settings finds what a prediction of every setting finds.
 #include "ops/plan/search.h"
 
 #include <doctest/doctest.h>

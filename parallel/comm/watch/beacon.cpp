@@ -80,12 +80,12 @@ void Beacon::show_waits() {
       for (const int rank : wait->missing_(wait->context_)) waiting.add(rank);
     }
   }
-  waiting.blocked = blocked_ > 0;  // possibly for a communication thread that is not waiting
+  waiting.blocked = blocked_ > 0;  // possibly for a communication thread that is not waiting itself
   page_.waiting.write(waiting);
   page_.watchdog_ticks.fetch_add(1, std::memory_order_relaxed);
 }
 
-Blocked::Blocked() : beacon_(mine) {
+Blocked::Blocked() : beacon_(mine != nullptr && mine->owner_ == std::this_thread::get_id() ? mine : nullptr) {
   if (beacon_ == nullptr) return;
   start_ = beacon_->clock_();
   ++beacon_->blocked_;

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <list>
 #include <mutex>
+#include <thread>
 
 #include "parallel/comm/watch/page.h"
 
@@ -66,12 +67,14 @@ class Beacon {
   std::list<const Wait*> waits_;
   Waiting shown_;
   std::atomic<int> blocked_{0};
+  const std::thread::id owner_ = std::this_thread::get_id();
   // Used by the rank's own thread only:
   std::int64_t blocked_nanoseconds_ = 0;
   StepTimes times_;
 };
 
-/// While this lives, the rank's own thread waits for other ranks, or for a communication thread that does.
+/// While this lives, the rank's own thread waits for other ranks, or for a communication thread that does. On any other
+/// thread it does nothing: a communication thread waits while the rank computes.
 class Blocked {
  public:
   Blocked();

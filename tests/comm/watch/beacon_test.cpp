@@ -190,6 +190,33 @@ TEST_CASE("a phase is measured with the rank's own clock") {
   CHECK(times->seconds[static_cast<std::size_t>(Phase::data)] == 2);
 }
 
+TEST_CASE("what a communication thread waits is neither the rank's wait nor taken from its phase") {
+  const auto pages = std::make_shared<RankPages>(1);
+  static std::int64_t now = 0;
+  now = 0;
+  std::thread([&] {
+    const auto beacon = std::make_shared<Beacon>(pages, 0, [] { return now; });
+    Beacon::set_current(beacon);
+    beacon->begin_step(1);
+    {
+      const PhaseScope computes(Phase::backward);
+      std::thread([&] {
+        Beacon::set_current(beacon);
+        const Blocked waits;
+        now += 3'000'000'000;
+        beacon->show_waits();
+        Beacon::set_current(nullptr);
+      }).join();
+    }
+    beacon->begin_step(2);
+    Beacon::set_current(nullptr);
+  }).join();
+  CHECK_FALSE(pages->page(0).waiting.read()->blocked);
+  const auto times = pages->page(0).times[1].read();
+  REQUIRE(times.has_value());
+  CHECK(times->seconds[static_cast<std::size_t>(Phase::backward)] == 3);
+}
+
 TEST_CASE("a wait is shown from the moment it lasts until it is over") {
   const auto pages = std::make_shared<RankPages>(4);
   as_rank(pages, 0, [&](Beacon& beacon) {
