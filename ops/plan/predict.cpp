@@ -21,22 +21,6 @@ std::vector<int> pipeline_of(const MeshShape& mesh) {
   return ranks;
 }
 
-/// The sum of what `of_kernel` and `of_collective` say of the last step's kernels, and of the collectives during which
-/// the rank waits.
-template <class OfKernel, class OfCollective>
-double sum_of_last_step(const Trace& trace, const OfKernel& of_kernel, const OfCollective& of_collective) {
-  double sum = 0, before = 0;
-  for (const Trace::Event& event : trace.events()) {
-    if (event.kind == Trace::EventKind::mark) before = std::exchange(sum, 0);
-    const auto index = static_cast<std::size_t>(event.index);
-    if (event.kind == Trace::EventKind::kernel) sum += of_kernel(trace.kernels()[index]);
-    if (event.kind != Trace::EventKind::wait) continue;
-    const Trace::Transfer& transfer = trace.transfers()[index];
-    if (transfer.kind == Trace::TransferKind::collective && !transfer.background) sum += of_collective(transfer);
-  }
-  return before;
-}
-
 double flops_of(const Trace& trace) {
   return sum_of_last_step(
       trace, [](const ProfileEvent& call) { return call.cost.flops; }, [](const Trace::Transfer&) { return 0; });
@@ -72,22 +56,6 @@ Prediction predict_all(const TrainOptions& options, const DryProgram& program, c
   return prediction;
 }
 
-TrainOptions with_micro_batches(const TrainOptions& options, std::int64_t count) {
-  TrainOptions o = options;
-  o.batch = {.micro_batch = options.batch_sizes().micro_batch, .global_batch = std::nullopt, .micro_batches = count};
-  return o;
-}
-
-/// Two numbers of micro-batches from which larger ones are extrapolated: a full pipeline, and one that is longer.
-std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& options) {
-  const std::int64_t stages = options.mesh.shape.size(Axis::pp);
-  // Interleaved schedules have runs of as many micro-batches as there are ranks, and a rest.
-  const bool has_runs = pipeline::chunks_per_rank(options.mesh.pipeline) > 1;
-  const std::int64_t rest = options.batch_sizes().micro_batches % stages;
-  const std::int64_t few = has_runs ? 2 * stages + rest : stages + 1;
-  return {few, few + (has_runs ? stages : 1)};
-}
-
 /// a + (b - a) times `steps`, in everything.
 Prediction extrapolated(const Prediction& a, const Prediction& b, double steps) {
   const auto line = [steps](double x, double y) { return x + (y - x) * steps; };
@@ -120,6 +88,21 @@ Prediction extrapolated(const Prediction& a, const Prediction& b, double steps) 
 
 }  // namespace
 
+TrainOptions with_micro_batches(const TrainOptions& options, std::int64_t count) {
+  TrainOptions o = options;
+  o.batch = {.micro_batch = options.batch_sizes().micro_batch, .global_batch = std::nullopt, .micro_batches = count};
+  return o;
+}
+
+std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& options) {
+  const std::int64_t stages = options.mesh.shape.size(Axis::pp);
+  // Interleaved schedules have runs of as many micro-batches as there are ranks, and a rest.
+  const bool has_runs = pipeline::chunks_per_rank(options.mesh.pipeline) > 1;
+  const std::int64_t rest = options.batch_sizes().micro_batches % stages;
+  const std::int64_t few = has_runs ? 2 * stages + rest : stages + 1;
+  return {few, few + (has_runs ? stages : 1)};
+}
+
 const RankMemory& Prediction::most_memory() const { return *std::ranges::max_element(memory, {}, &RankMemory::peak); }
 
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
@@ -136,79 +119,6 @@ Recording record(const TrainOptions& options, const DryProgram& program, const M
   Recording recording{.of = options.batch_sizes().micro_batches, .traces = {}, .timeline = {}};
   predict_all(with_micro_batches(options, count), program, machine, threads, &recording);
   return recording;
-}
-
-Outline outline(const TrainOptions& options, const DryProgram& program, const MachineModel& machine) {
-  TrainOptions o = options;
-  o.mesh.zero = 0;
-  o.mesh.pipeline = "gpipe";  // keeps all micro-batches
-  const std::vector<int> ranks = pipeline_of(o.mesh.shape);
-  Outline result;
-  result.ranks.resize(ranks.size());
-  const auto run = [&](std::int64_t micro_batches, std::size_t stage) {
-    Trace trace;
-    const RankMemory memory =
-        dry_run_trace(with_micro_batches(o, micro_batches), program, ranks[stage], trace, nullptr, {}, 1);
-    const double seconds = sum_of_last_step(
-        trace, [&](const ProfileEvent& call) { return machine.kernel(call); },
-        [&](const Trace::Transfer& transfer) {
-          return machine.collective(transfer, trace.groups()[static_cast<std::size_t>(transfer.group)]).link;
-        });
-    return std::pair(seconds, memory);
-  };
-  for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
-    const auto [one, memory] = run(1, stage);
-    const auto [two, more] = run(2, stage);
-    const auto most = [](const RankMemory& m, MemoryCategory c) { return m.peaks[static_cast<std::size_t>(c)]; };
-    const std::int64_t activations = most(memory, MemoryCategory::activations);
-    result.ranks[stage] = {.seconds = two - one,
-                           .weights = most(memory, MemoryCategory::parameters),
-                           .gradients = most(memory, MemoryCategory::gradients),
-                           .optimizer = most(memory, MemoryCategory::optimizer),
-                           .activations = activations,
-                           .kept = most(more, MemoryCategory::activations) - activations};
-  }
-  return result;
-}
-
-namespace {
-
-/// How much of what the stages before do to a micro-batch a stage has to wait for, at least, while the pipeline fills
-/// and drains. Nothing is said of schedules that are not known here.
-double share_that_waits(std::string_view schedule) {
-  if (schedule == "1f1b" || schedule == "gpipe") return 1;
-  if (schedule == "zero-bubble") return 2.0 / 3;  // weight gradients, which it delays, are at most a third
-  return 0;
-}
-
-}  // namespace
-
-LowerBound lower_bound(const TrainOptions& options, const Outline& outline) {
-  const auto micro_batches = static_cast<double>(options.batch_sizes().micro_batches);
-  const auto stages = static_cast<double>(outline.ranks.size());
-  const int chunks = pipeline::chunks_per_rank(options.mesh.pipeline), data = options.mesh.shape.size(Axis::data);
-  const std::int64_t zero = data > 1 ? options.mesh.zero : 0;
-  LowerBound bound;
-  double all = 0;
-  for (const Outline::Rank& rank : outline.ranks) all += rank.seconds;
-  if (chunks > 1) bound.seconds = all / stages * (micro_batches + (stages - 1) / chunks);
-  const double filling = share_that_waits(options.mesh.pipeline);
-  double before = 0;
-  std::int64_t most = 0, sum = 0;
-  for (std::size_t stage = 0; stage < outline.ranks.size(); ++stage) {
-    const Outline::Rank& rank = outline.ranks[stage];
-    if (chunks == 1) bound.seconds = std::max(bound.seconds, micro_batches * rank.seconds + filling * before);
-    before += rank.seconds;
-    const auto alive = std::min(micro_batches, stages - static_cast<double>(stage));
-    const bool accumulates = micro_batches > alive && zero < 2;
-    const std::int64_t memory = (zero < 3 ? rank.weights : 0) + (accumulates ? rank.gradients : 0) +
-                                (zero < 1 ? rank.optimizer : rank.optimizer / data) + rank.activations +
-                                static_cast<std::int64_t>(alive - 1) * rank.kept;
-    most = std::max(most, memory);
-    sum += memory;
-  }
-  bound.memory = chunks == 1 ? most : sum / static_cast<std::int64_t>(outline.ranks.size());
-  return bound;
 }
 
 const RankTime& slowest(const Prediction& prediction) {
@@ -246,13 +156,6 @@ ModelFacts model_facts(const TrainOptions& options, const DryProgram& program) {
           .gradients = most(MemoryCategory::gradients),
           .optimizer = most(MemoryCategory::optimizer),
           .offloaded = most(MemoryCategory::offloaded)};
-}
-
-std::int64_t least_memory(const TrainOptions& options, const ModelFacts& model) {
-  const MeshShape& mesh = options.mesh.shape;
-  const std::int64_t parts = std::int64_t{mesh.size(Axis::pp)} * mesh.size(Axis::tp) * mesh.size(Axis::ep);
-  const std::int64_t zero = mesh.size(Axis::data) > 1 ? options.mesh.zero : 0;
-  return ((zero < 3 ? model.weights : 0) + (zero < 2 ? model.gradients : 0) + (zero < 1 ? model.optimizer : 0)) / parts;
 }
 
 }  // namespace trireme::plan

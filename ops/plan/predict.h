@@ -23,6 +23,12 @@ struct Prediction {
   const RankMemory& most_memory() const;  ///< of the rank that needs most
 };
 
+/// `options` with `count` micro-batches of the same size.
+TrainOptions with_micro_batches(const TrainOptions& options, std::int64_t count);
+
+/// Two numbers of micro-batches from which larger ones are extrapolated: a full pipeline, and one that is longer.
+std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& options);
+
 /// Many micro-batches are extrapolated: with enough of them each takes the same time. Throws what the model throws.
 /// `threads`: that make the traces.
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine,
@@ -37,26 +43,21 @@ struct Recording {
 /// Of many micro-batches, the few that predict() extrapolates from.
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads = 1);
 
-/// What each pipeline rank needs for one micro-batch: enough for bounds of every schedule and ZeRO stage.
-struct Outline {
-  struct Rank {
-    double seconds = 0;                                      ///< of kernels, and collectives that it waits for
-    std::int64_t weights = 0, gradients = 0, optimizer = 0;  ///< bytes, not sharded
-    std::int64_t activations = 0, kept = 0;  ///< of one micro-batch, and of each further one until backward
-  };
-  std::vector<Rank> ranks;
-};
-/// Ignores the schedule and the ZeRO stage of `options`. Costs a small part of predict().
-Outline outline(const TrainOptions& options, const DryProgram& program, const MachineModel& machine);
-
-/// Less than predict() finds for `options`, whose outline is `outline`: no rank works faster, the first micro-batch has
-/// to reach a stage and the last one has to come back from it, and as many micro-batches as 1f1b needs are kept. Of
-/// interleaved schedules, whose stages are others, it takes the mean of all ranks.
-struct LowerBound {
-  double seconds = 0;
-  std::int64_t memory = 0;  ///< bytes
-};
-LowerBound lower_bound(const TrainOptions& options, const Outline& outline);
+/// What `of_kernel` and `of_collective` say of the last step's kernels, and of the collectives during which the rank
+/// waits, added up.
+template <class OfKernel, class OfCollective>
+double sum_of_last_step(const Trace& trace, const OfKernel& of_kernel, const OfCollective& of_collective) {
+  double sum = 0, before = 0;
+  for (const Trace::Event& event : trace.events()) {
+    if (event.kind == Trace::EventKind::mark) before = std::exchange(sum, 0);
+    const auto index = static_cast<std::size_t>(event.index);
+    if (event.kind == Trace::EventKind::kernel) sum += of_kernel(trace.kernels()[index]);
+    if (event.kind != Trace::EventKind::wait) continue;
+    const Trace::Transfer& transfer = trace.transfers()[index];
+    if (transfer.kind == Trace::TransferKind::collective && !transfer.background) sum += of_collective(transfer);
+  }
+  return before;
+}
 
 /// The time of the rank whose step is the longest.
 const RankTime& slowest(const Prediction& prediction);
@@ -74,9 +75,5 @@ struct ModelFacts {
   std::int64_t state() const { return weights + optimizer + offloaded; }  ///< what a checkpoint holds
 };
 ModelFacts model_facts(const TrainOptions& options, const DryProgram& program);
-
-/// Bytes that the largest rank needs at least: a mean share of the weights, and of what is not sharded with them. Costs
-/// nothing.
-std::int64_t least_memory(const TrainOptions& options, const ModelFacts& model);
 
 }  // namespace trireme::plan

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "ops/plan/at_once.h"
+#include "ops/plan/bounds.h"
 
 namespace trireme::plan {
 namespace {
@@ -73,7 +74,12 @@ namespace {
 class Searching {
  public:
   Searching(const DryProgram& program, const ModelFacts& model, const MachineModel& machine, const SearchLimits& limits)
-      : program_(program), model_(model), machine_(machine), limits_(limits), budget_(limits.memory) {}
+      : program_(program),
+        model_(model),
+        machine_(machine),
+        limits_(limits),
+        bounds_(program, model, machine),
+        budget_(limits.memory) {}
 
   Search run(const std::vector<Alternatives>& possible, Search found) {
     found_ = std::move(found);
@@ -90,12 +96,19 @@ class Searching {
     best_.clear();
     count_ = count;
     simulated_ = 0;
+    std::map<int, std::vector<std::size_t>> by_cp;
+    for (std::size_t which = 0; which < possible.size(); ++which)
+      if (!possible[which].empty()) by_cp[possible[which].front().options.mesh.shape.size(Axis::cp)].push_back(which);
+    for (const auto& [cp, some] : by_cp) find_fastest_of(some, possible);
+  }
+
+  void find_fastest_of(const std::vector<std::size_t>& some, const std::vector<Alternatives>& possible) {
     std::vector<std::pair<double, std::size_t>> order;  // bound, which
-    for_each_at_once(possible.size(), limits_.threads, [&](std::size_t which) {
-      for (const Alternative& alternative : possible[which])
+    for_each_at_once(some.size(), limits_.threads, [&](std::size_t i) {
+      for (const Alternative& alternative : possible[some[i]])
         if (const std::optional<double> bound = bound_if_it_may_fit(alternative.options)) {
           const std::scoped_lock lock(mutex_);
-          order.emplace_back(*bound, which);
+          order.emplace_back(*bound, some[i]);
           break;
         }
     });
@@ -138,7 +151,7 @@ class Searching {
         const TrainOptions& options = alternative.options;
         if (options.batch_sizes().micro_batch > micro_batch || alternative.recomputes < recomputes) continue;
         std::int64_t bytes = 0;
-        const std::string reason = reason_against([&] { bytes = lower_bound(options, outline_of(options)).memory; });
+        const std::string reason = reason_against([&] { bytes = bounds_.quick(options).memory; });
         const std::scoped_lock lock(mutex_);
         if (reason.empty())
           order.emplace_back(bytes, which, &options);
@@ -162,17 +175,31 @@ class Searching {
     return best_.size() == count_ && (bound > best_.rbegin()->first.first || simulated_ >= most_);
   }
 
-  /// The least time of a step; nothing if it certainly does not fit.
+  /// The least time of a step; nothing if it certainly does not fit, or is too slow.
   std::optional<double> bound_if_it_may_fit(const TrainOptions& options) {
-    LowerBound bound{.memory = least_memory(options, model_)};
-    std::string reason;
-    if (fits(bound.memory)) reason = reason_against([&] { bound = lower_bound(options, outline_of(options)); });
-    if (reason.empty() && fits(bound.memory)) return bound.seconds;
-    if (!reason.empty() && is_first_) {
-      const std::scoped_lock lock(mutex_);
-      found_.impossible.emplace_back(options, reason);
+    if (!fits(least_memory(options, model_)) || is_too_slow(work_with_less_cp(options))) return std::nullopt;
+    LowerBound bound;
+    const std::string reason = reason_against([&] { bound = bounds_.quick(options); });
+    const std::scoped_lock lock(mutex_);
+    if (!reason.empty()) {
+      if (is_first_) found_.impossible.emplace_back(options, reason);
+      return std::nullopt;
     }
-    return std::nullopt;
+    work_[but_for_cp(options)] = bound.work;
+    return fits(bound.memory) ? std::optional(bound.seconds) : std::nullopt;
+  }
+
+  /// Sequences in more parts are no less work: on as many devices, the time without anything to wait for does not fall.
+  /// So it is not asked what larger cp do where a smaller one was too slow.
+  double work_with_less_cp(const TrainOptions& options) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = work_.find(but_for_cp(options));
+    return found == work_.end() ? 0 : found->second;
+  }
+  using ButForCp = std::tuple<int, int, std::int64_t, std::string>;  // tp, ep, micro-batch, recomputation
+  static ButForCp but_for_cp(const TrainOptions& options) {
+    const MeshShape& mesh = options.mesh.shape;
+    return {mesh.size(Axis::tp), mesh.size(Axis::ep), *options.batch.micro_batch, options.precision.recompute};
   }
 
   void try_all(const Alternatives& alternatives, std::size_t which) {
@@ -184,19 +211,11 @@ class Searching {
       };
       if (std::ranges::any_of(fitting, is_certainly_faster)) continue;
       const std::optional<double> bound = bound_if_it_may_fit(alternative.options);
-      if (bound && !is_too_slow(*bound) && try_one(alternative.options, which)) fitting.push_back(&alternative);
+      if (!bound || is_too_slow(*bound)) continue;
+      const LowerBound close = bounds_.close(alternative.options);
+      if (!fits(close.memory) || is_too_slow(close.seconds)) continue;
+      if (try_one(alternative.options, which)) fitting.push_back(&alternative);
     }
-  }
-
-  /// Settings that differ in the schedule and the ZeRO stage alone share it.
-  const Outline& outline_of(const TrainOptions& options) {
-    Once* once = nullptr;
-    {
-      const std::scoped_lock lock(mutex_);
-      once = &outlines_[{options.mesh.axes, *options.batch.micro_batch, options.precision.recompute}];
-    }
-    std::call_once(once->flag, [&] { once->outline = outline(options, program_, machine_); });
-    return once->outline;
   }
 
   /// Whether it fits.
@@ -224,10 +243,6 @@ class Searching {
     return tried_.contains(&options);
   }
 
-  struct Once {
-    std::once_flag flag;
-    Outline outline;
-  };
   struct Fitting {
     const TrainOptions* options;
     Prediction prediction;  // empty if they were tried before
@@ -237,15 +252,16 @@ class Searching {
   const ModelFacts& model_;
   const MachineModel& machine_;
   const SearchLimits& limits_;
+  Bounds bounds_;
   double budget_;                                               // bytes of a device
   std::size_t count_ = 0;                                       // of the fastest to find
   bool is_first_ = true;                                        // with the whole memory of a device
   int simulated_ = 0, most_ = std::numeric_limits<int>::max();  // by find_fastest(), if it has found any
   int rank_threads_ = 1;                                        // for the ranks of one setting
   std::mutex mutex_;
-  std::map<std::tuple<std::string, std::int64_t, std::string>, Once> outlines_;
   Search found_;
   std::multimap<std::pair<double, std::size_t>, Fitting> best_;  // by seconds, and as wanted
+  std::map<ButForCp, double> work_;                              // of the largest cp so far
   std::map<const TrainOptions*, Tried> tried_;                   // those that were simulated
 };
 

@@ -2,7 +2,7 @@
 // and schedule that is possible, fits, and is not certain to be slower than those found.
 //
 // Few are simulated. Many need too much memory for their weights alone. Of the others a bound is found, of memory and
-// time (ops/plan/predict.h), which costs little and serves all schedules and ZeRO stages. They are predicted in the
+// time (ops/plan/bounds.h), which costs little and serves all pipelines and ZeRO stages. They are predicted in the
 // order of their bounds, until the next bound is above the times of the best: a branch and bound. Recomputing more takes
 // longer, and so do the ZeRO stages 2 and 3, which communicate more: both are tried only where less does not fit.
 // Read next: ops/plan/search.cpp, examples/plan.cpp.

@@ -12,6 +12,7 @@
 
 #include "check/parity/parity_matrix.h"
 #include "models/gpt.h"
+#include "ops/plan/bounds.h"
 #include "ops/plan/explain.h"
 #include "ops/plan/report.h"
 #include "parallel/comm/dry_group.h"
@@ -81,12 +82,21 @@ TEST_CASE("no prediction is below its lower bound") {
     INFO(to_string(all[i]));
     const GptOptions options = options_of(all[i].arguments);
     const DryProgram program = program_of(options);
-    const LowerBound bound = lower_bound(options, outline(options, program, ByFlops()));
+    const ModelFacts model = model_facts(options, program);
+    const ByFlops machine;
+    Bounds bounds(program, model, machine);
+    const LowerBound bound = bounds.quick(options);
+    const LowerBound close = bounds.close(options);
     const Prediction prediction = predict(options, program, ByFlops());
     CHECK(bound.seconds > 0);
     CHECK(bound.seconds <= prediction.seconds * (1 + 1e-9));
+    CHECK(close.seconds <= prediction.seconds * (1 + 1e-9));
+    CHECK(close.seconds >= 0.3 * prediction.seconds);  // background collectives alone are missing
+    CHECK(bound.work <= bound.seconds * (1 + 1e-9));
+    CHECK(static_cast<double>(bound.memory) >= 0.3 * static_cast<double>(prediction.most_memory().peak));
     CHECK(bound.memory <= prediction.most_memory().peak);
-    CHECK(least_memory(options, model_facts(options, program)) <= prediction.most_memory().peak);
+    CHECK(close.memory <= prediction.most_memory().peak);
+    CHECK(least_memory(options, model) <= prediction.most_memory().peak);
   }
 }
 

@@ -29,8 +29,10 @@ TEST_CASE("the meshes of a number of ranks") {
 
 namespace {
 
+bool is_refused(const TrainOptions& wanted) { return wanted.mesh.axes.find("tp=4") != std::string::npos; }
+
 TrainOptions ready(const TrainOptions& wanted) {
-  if (wanted.mesh.axes.find("cp=") != std::string::npos) fail(ExitCode::usage, "test", "no cp");
+  if (is_refused(wanted)) fail(ExitCode::usage, "test", "no tp=4");
   TrainOptions options = wanted;
   resolve(options, 0);
   return options;
@@ -54,7 +56,7 @@ TEST_CASE("a search finds the fastest that fit, and predicts few") {
   const double half = static_cast<double>(predict(given, program_of(given), ByFlops()).most_memory().peak) / 2;
   const Search all = search_of(given, space, half, 10'000), some = search_of(given, space, half, 3);
   REQUIRE(all.choices.size() > 3);
-  CHECK(all.impossible.front().second == "no cp");
+  CHECK(all.impossible.front().second == "no tp=4");
   CHECK(!all.smallest);
   CHECK(some.predicted < all.predicted);
   CHECK(all.predicted <= all.possible);
@@ -65,7 +67,7 @@ TEST_CASE("a search finds the fastest that fit, and predicts few") {
   std::map<double, std::string> by_time;
   for (const Alternatives& alternatives : combinations(given, space))
     for (const auto& [wanted, recomputes] : alternatives) {
-      if (wanted.mesh.axes.find("cp=") != std::string::npos) continue;
+      if (is_refused(wanted)) continue;
       const TrainOptions options = ready(wanted);
       const Prediction prediction = predict(options, program, ByFlops());
       if (static_cast<double>(prediction.most_memory().peak) > half) continue;
@@ -104,8 +106,7 @@ TEST_CASE("a search that finds nothing says what needs least") {
   const DryProgram program = program_of(given);
   for (const Alternatives& alternatives : combinations(given, space))
     for (const auto& [wanted, recomputes] : alternatives)
-      if (wanted.mesh.axes.find("cp=") == std::string::npos)
-        least = std::min(least, predict(ready(wanted), program, ByFlops()).most_memory().peak);
+      least = std::min(least, predict(ready(wanted), program, ByFlops()).most_memory().peak);
   REQUIRE(found.smallest);
   CHECK(found.smallest->second == least);
 }
@@ -122,7 +123,7 @@ TEST_CASE("a search finds what is fastest with less and less memory") {
   std::vector<std::pair<double, double>> all;  // seconds, memory
   for (const Alternatives& alternatives : combinations(given, space))
     for (const auto& [wanted, recomputes] : alternatives) {
-      if (wanted.mesh.axes.find("cp=") != std::string::npos) continue;
+      if (is_refused(wanted)) continue;
       const Prediction prediction = predict(ready(wanted), program, ByFlops());
       all.emplace_back(prediction.seconds, static_cast<double>(prediction.most_memory().peak));
     }

@@ -156,4 +156,14 @@ RankMemory dry_run_trace(const TrainOptions& options, const DryProgram& program,
   return memory;
 }
 
+pipeline::StagePlan dry_run_plan(const TrainOptions& options, const DryProgram& program) {
+  pipeline::StagePlan plan;
+  on_own_thread(options, [&] {
+    const DryRun dry;
+    const MeshShape& shape = options.mesh.shape;
+    plan = program.model(options, std::make_shared<const DeviceMesh>(dry_world(shape.ranks(), 0), shape))->plan();
+  });
+  return plan;
+}
+
 }  // namespace trireme

@@ -56,6 +56,9 @@ RankMemory dry_run_memory(const TrainOptions& options, const DryProgram& program
 RankMemory dry_run_trace(const TrainOptions& options, const DryProgram& program, int rank, Trace& trace,
                          std::shared_ptr<DryFacts> facts, OwnCores::Share cores = {}, int steps = 2);
 
+/// The blocks of each stage of the model, from a dry run that makes that of the first rank.
+pipeline::StagePlan dry_run_plan(const TrainOptions& options, const DryProgram& program);
+
 /// Micro-batches of `samples` copies of the program's sample, with ids from `first_id` on, as if each were another.
 Trainer::NextBatch copies_of_sample(const DryProgram& program, std::int64_t samples, std::int64_t first_id);
 
