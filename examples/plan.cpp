@@ -17,6 +17,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -200,6 +201,7 @@ plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, co
                                      .threads = static_cast<int>(usable_cores().size()),
                                      .front = !asked.page.empty(),
                                      .smallest = !small,
+                                     .enough = small ? 4 : std::numeric_limits<int>::max(),
                                      .progress = progress});
   if (watched) fmt::print(stderr, "\r{:40}\r", "");
   return {std::move(question), std::move(found)};
@@ -213,7 +215,7 @@ void write_page(Task& task, const PlanOptions& asked, const plan::Answer& answer
   write_file(asked.page, plan::to_html(answer, recording));
 }
 
-/// The fastest on the fewest devices, of `devices` times a power of two, on which the model fits, whatever flags say.
+/// A fast one on the fewest devices, of `devices` times a power of two, on which the model fits, whatever flags say.
 std::optional<TrainOptions> what_would_fit(Task& task, const PlanOptions& asked, const TrainOptions& given,
                                            int devices) {
   const Flags none("plan", "");

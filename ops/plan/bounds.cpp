@@ -67,6 +67,20 @@ std::pair<std::size_t, std::size_t> work_of_block(const Trace& trace, const Trac
   return {begin, end};
 }
 
+/// Gathers and scattered sums of all `data` ranks that have the same part of the model.
+std::vector<Trace::Transfer> exchanges_of(const Trace& trace, int data) {
+  std::vector<Trace::Transfer> some;
+  for (const Trace::Transfer& transfer : trace.transfers()) {
+    const auto kind = transfer.collective.kind;
+    const bool is_share = kind == comm::CollectiveKind::all_gather || kind == comm::CollectiveKind::reduce_scatter;
+    const auto group = static_cast<std::size_t>(transfer.group);
+    if (transfer.kind == Trace::TransferKind::collective && transfer.background && is_share &&
+        trace.groups()[group].members.size() == static_cast<std::size_t>(data))
+      some.push_back(transfer);
+  }
+  return some;
+}
+
 bool are_alike(const Run& a, const Run& b) {
   const auto same_events = [](const Trace::Event& x, const Trace::Event& y) {
     return x.kind == y.kind && x.index == y.index;
@@ -169,7 +183,7 @@ const Bounds::Kinds& Bounds::kinds_of(const TrainOptions& options) {
   return *kinds;
 }
 
-Bounds::Needs Bounds::needs_of(const TrainOptions& options, std::size_t block) const {
+void Bounds::add_block(Blocks& blocks, const TrainOptions& options, std::size_t block) const {
   const Run one = run_block(options, program_, block, 1), two = run_block(options, program_, block, 2);
   Needs needs{.weights = most(one.memory, MemoryCategory::parameters),
               .gradients = most(one.memory, MemoryCategory::gradients),
@@ -192,7 +206,18 @@ Bounds::Needs Bounds::needs_of(const TrainOptions& options, std::size_t block) c
       needs.backward += seconds(two.trace, part.begin, part.end);
     }
   }
-  return needs;
+  blocks.kinds.push_back(needs);
+  blocks.data = options.mesh.shape.size(Axis::data);
+  blocks.exchanges.push_back({exchanges_of(two.trace, blocks.data), exchanges_of(one.trace, blocks.data)});
+}
+
+/// On `mesh`, where a rank's share is smaller than among `of_ranks`.
+double Bounds::exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshShape& mesh) const {
+  Trace::Group group{"data", {}};
+  for (int rank = 0; rank < mesh.size(Axis::data); ++rank) group.members.push_back(rank * mesh.size(Axis::tp));
+  Trace::Transfer there = transfer;
+  there.bytes = transfer.bytes * of_ranks / mesh.size(Axis::data);
+  return machine_.collective(there, group).link;
 }
 
 const Bounds::Blocks& Bounds::blocks_of(const TrainOptions& options, const Kinds& kinds, bool close) {
@@ -212,7 +237,7 @@ const Bounds::Blocks& Bounds::blocks_of(const TrainOptions& options, const Kinds
                        o.mesh.pipeline}];
   }
   std::call_once(blocks->once, [&] {
-    for (const std::size_t block : kinds.first) blocks->kinds.push_back(needs_of(o, block));
+    for (const std::size_t block : kinds.first) add_block(*blocks, o, block);
   });
   return *blocks;
 }
@@ -236,6 +261,7 @@ void Bounds::Needs::add(const Needs& next) {
   forward += next.forward;
   backward += next.backward;
   backward_weight += next.backward_weight;
+  exchanges += next.exchanges;
   weights += next.weights;
   gradients += next.gradients;
   optimizer += next.optimizer;
@@ -249,12 +275,16 @@ std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool c
   const Kinds& kinds = kinds_of(options);
   std::vector<Needs> needs = blocks_of(options, kinds, false).kinds;
   if (close) {  // with which less is on a rank: it depends on their number, which is not that of these runs
-    const std::vector<Needs>& close = blocks_of(options, kinds, true).kinds;
+    const Blocks& blocks = blocks_of(options, kinds, true);
     for (std::size_t kind = 0; kind < needs.size(); ++kind) {
-      needs[kind].forward = close[kind].forward;
-      needs[kind].backward = close[kind].backward;
-      needs[kind].backward_weight = close[kind].backward_weight;
-      needs[kind].deferred = close[kind].deferred;
+      const Needs& theirs = blocks.kinds[kind];
+      needs[kind].forward = theirs.forward;
+      needs[kind].backward = theirs.backward;
+      needs[kind].backward_weight = theirs.backward_weight;
+      needs[kind].deferred = theirs.deferred;
+      for (const double sign : {1.0, -1.0})
+        for (const Trace::Transfer& transfer : blocks.exchanges[kind][sign > 0 ? 0 : 1])
+          needs[kind].exchanges += sign * exchange_seconds(transfer, blocks.data, options.mesh.shape);
     }
   }
   std::vector<Needs> stages(plan.size());
@@ -314,10 +344,16 @@ LowerBound Bounds::bound(const TrainOptions& options, bool close) {
   LowerBound bound = bound_of_schedule(options, stages, std::min(count, more));
   for (const Needs& stage : stages) bound.work += stage.forward + stage.backward + stage.backward_weight;
   bound.work *= static_cast<double>(count) / options.mesh.shape.size(Axis::pp);
-  if (count <= more) return bound;
+  std::vector<double> exchanges(static_cast<std::size_t>(options.mesh.shape.size(Axis::pp)));
+  for (std::size_t s = 0; s < stages.size(); ++s) exchanges[s % exchanges.size()] += stages[s].exchanges;
+  const double least = static_cast<double>(count) * std::ranges::max(exchanges);
+  if (count <= more) {
+    bound.seconds = std::max(bound.seconds, least);
+    return bound;
+  }
   const double each =
       (bound.seconds - bound_of_schedule(options, stages, few).seconds) / static_cast<double>(more - few);
-  bound.seconds += each * static_cast<double>(count - more);
+  bound.seconds = std::max(bound.seconds + each * static_cast<double>(count - more), least);
   return bound;
 }
 

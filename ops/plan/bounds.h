@@ -8,6 +8,7 @@
 // Read next: ops/plan/bounds.cpp, ops/plan/search.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -20,7 +21,8 @@
 namespace trireme::plan {
 
 /// Of the schedule's actions, each as long as the kernels and collectives that a rank runs and waits for in it, while
-/// messages and what is hidden take no time; and of what is kept from each forward to its backward.
+/// messages and what is hidden take no time; or of ZeRO's exchanges, if these take longer. And of what is kept from each
+/// forward to its backward.
 struct LowerBound {
   double seconds = 0;
   double work = 0;          ///< of `seconds`: with nothing to wait for, and the same on all ranks
@@ -48,6 +50,7 @@ class Bounds {
   /// What a block, or a stage, does with one micro-batch, and what it holds.
   struct Needs {
     double forward = 0, backward = 0, backward_weight = 0;   // seconds; the last two in one, if it is 0
+    double exchanges = 0;                                    // of ZeRO, in the background
     std::int64_t weights = 0, gradients = 0, optimizer = 0;  // bytes, not sharded
     std::int64_t activations = 0, kept = 0;                  // bytes, at most and until backward
     std::int64_t deferred = 0;                               // bytes, from a split backward to its second part
@@ -62,6 +65,10 @@ class Bounds {
   struct Blocks {
     std::once_flag once;
     std::vector<Needs> kinds;
+    /// Of each kind, what ranks with the same part of the model exchange in the background: in two micro-batches, and in
+    /// one.
+    std::vector<std::array<std::vector<Trace::Transfer>, 2>> exchanges;
+    int data = 1;  // how many these ranks are
   };
   struct Plan {
     std::once_flag once;
@@ -75,7 +82,8 @@ class Bounds {
   LowerBound bound(const TrainOptions& options, bool close);
   LowerBound bound_of_schedule(const TrainOptions& options, const std::vector<Needs>& stages,
                                std::int64_t micro_batches) const;
-  Needs needs_of(const TrainOptions& options, std::size_t block) const;
+  void add_block(Blocks& blocks, const TrainOptions& options, std::size_t block) const;
+  double exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshShape& mesh) const;
   double seconds(const Trace& trace, std::size_t begin, std::size_t end) const;
 
   const DryProgram& program_;

@@ -79,7 +79,8 @@ class Searching {
         machine_(machine),
         limits_(limits),
         bounds_(program, model, machine),
-        budget_(limits.memory) {}
+        budget_(limits.memory),
+        most_(limits.enough) {}
 
   Search run(const std::vector<Alternatives>& possible, Search found) {
     found_ = std::move(found);
@@ -253,11 +254,11 @@ class Searching {
   const MachineModel& machine_;
   const SearchLimits& limits_;
   Bounds bounds_;
-  double budget_;                                               // bytes of a device
-  std::size_t count_ = 0;                                       // of the fastest to find
-  bool is_first_ = true;                                        // with the whole memory of a device
-  int simulated_ = 0, most_ = std::numeric_limits<int>::max();  // by find_fastest(), if it has found any
-  int rank_threads_ = 1;                                        // for the ranks of one setting
+  double budget_;             // bytes of a device
+  std::size_t count_ = 0;     // of the fastest to find
+  bool is_first_ = true;      // with the whole memory of a device
+  int simulated_ = 0, most_;  // by find_fastest(), if it has found any
+  int rank_threads_ = 1;      // for the ranks of one setting
   std::mutex mutex_;
   Search found_;
   std::multimap<std::pair<double, std::size_t>, Fitting> best_;  // by seconds, and as wanted

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,11 +64,12 @@ struct Search {
 };
 
 struct SearchLimits {
-  double memory = 0;      ///< of a device, in bytes
-  std::size_t shown = 1;  ///< how many choices to find
-  int threads = 1;        ///< that search
-  bool front = false;     ///< whether to find what is fastest with less memory, too
-  bool smallest = true;   ///< whether to find what needs least memory, if nothing fits
+  double memory = 0;                             ///< of a device, in bytes
+  std::size_t shown = 1;                         ///< how many choices to find
+  int threads = 1;                               ///< that search
+  bool front = false;                            ///< whether to find what is fastest with less memory, too
+  bool smallest = true;                          ///< whether to find what needs least memory, if nothing fits
+  int enough = std::numeric_limits<int>::max();  ///< simulations, once as many as `shown` fit
   /// Told after each simulation, by one thread at a time: how many there were, and the seconds of the fastest that fits;
   /// 0: none yet.
   std::function<void(std::int64_t simulated, double fastest)> progress = {};

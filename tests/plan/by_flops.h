@@ -13,6 +13,7 @@ namespace trireme::plan {
 
 class ByFlops final : public MachineModel {
  public:
+  explicit ByFlops(double seconds_per_byte = 1e-10) : seconds_per_byte_(seconds_per_byte) {}
   double kernel(const ProfileEvent& call) const override { return 1e-6 + 1e-12 * call.cost.flops; }
   double host(double) const override { return 0; }
   TransferTime collective(const Trace::Transfer& transfer, const Trace::Group&) const override {
@@ -22,9 +23,11 @@ class ByFlops final : public MachineModel {
   int node_of(int) const override { return 0; }
 
  private:
-  static TransferTime time(const Trace::Transfer& transfer) {
-    return {.link = 1e-6 + 1e-10 * static_cast<double>(transfer.bytes)};
+  TransferTime time(const Trace::Transfer& transfer) const {
+    return {.link = 1e-6 + seconds_per_byte_ * static_cast<double>(transfer.bytes)};
   }
+
+  double seconds_per_byte_;
 };
 
 inline GptOptions options_of(const std::vector<std::string>& arguments) {

@@ -97,6 +97,10 @@ TEST_CASE("no prediction is below its lower bound") {
     CHECK(bound.memory <= prediction.most_memory().peak);
     CHECK(close.memory <= prediction.most_memory().peak);
     CHECK(least_memory(options, model) <= prediction.most_memory().peak);
+    if (options.mesh.zero < 2) continue;
+    const ByFlops slow_links(1e-8);  // what is exchanged takes longer than what is computed
+    CHECK(Bounds(program, model, slow_links).close(options).seconds <=
+          predict(options, program, slow_links).seconds * (1 + 1e-9));
   }
 }
 
