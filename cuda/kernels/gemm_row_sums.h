@@ -8,7 +8,7 @@
 // takes all of them. (When those at n = 0 took all, the 48 weight gradients of a step of GPT-2 124M took 7.2 ms on an
 // H200, and now 4.8: the warps need longer for a step than the tensor cores do, and other blocks waited for theirs.) A
 // chunk of a stage has 64 of M in each of its 64 rows of K, and a warp for itself. Half a warp reads a row of 128 bytes
-// at once, a lane 8 of them: four values, for four sums of its own. The swizzle permutes the 16-byte pieces of a row
+// at once: each lane reads four values and keeps four sums. The swizzle permutes the 16-byte pieces of a row
 // (piece number XOR row % 8), and the lanes permute their addresses in the same way. At the end of a tile the two
 // halves of a warp are added. In divided tiles the sums are partial, and join_kernel adds them in the order of K, as it
 // does for the product.

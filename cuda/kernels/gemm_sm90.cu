@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(S::kThreads, 1) row_sums_kernel(const __grid_c
 
 inline constexpr int kJoinColumns = 64;  // of a block of join_kernel, and 64 rows
 
-/// Adds the partial row sums of rows [first, first + 64) of divided tiles. A warp adds those of each tile that took
-/// turns, in the order of K; then a thread adds a row's. `scratch` [4, 64]: free again when this returns.
+/// Adds the partial row sums of rows [first, first + 64) of divided tiles. Of each tile that took turns, one warp adds
+/// the sums in the order of K; then one thread adds those of a row. `scratch` [4, 64] is free again on return.
 template <class S, class P>
 __device__ __forceinline__ void join_row_sums(const P& p, int first, int m, float* scratch) {
   const int thread = static_cast<int>(threadIdx.x), turn = thread / 32;

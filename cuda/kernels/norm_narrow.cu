@@ -1,7 +1,7 @@
 // Kernels of the norms for rows that fit in registers; formulas and bytes: cuda/kernels/norm.h.
 //
 // A team of 1, 2, 4 or 8 warps takes row after row; a lane keeps up to four pieces of 16 bytes of one. So a row is read
-// once, a block works on up to eight rows, and a team of one warp needs no barrier: its sums are shuffles. While a team
+// once, a block works on up to eight rows, and a team of one warp adds by shuffles, without a barrier. While a team
 // works on a row, its next row is copied to shared memory (RowsAhead). Otherwise memory would idle whenever all teams
 // compute. In the backward pass, at a width of 768 in 16 bits, a multiprocessor always waits for 16 rows of h and dy:
 // 48 KB, where 25 KB hide a latency of 700 ns at the bandwidth of an H200.
@@ -108,7 +108,7 @@ __device__ __forceinline__ void forget_unpacked(Pieces&... pieces) {
   (forget(pieces), ...);
 }
 
-/// Blocks of a multiprocessor, which the registers of a kernel allow.
+/// How many blocks fit on a multiprocessor: the registers of the kernel decide.
 template <int Pieces>
 constexpr int kForwardBlocks = Pieces < kMaxPieces ? 3 : 2;
 template <int Pieces>

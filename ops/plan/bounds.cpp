@@ -45,7 +45,7 @@ Run run_block(const TrainOptions& options, const DryProgram& program, std::size_
   return run;
 }
 
-/// What a stage sends to the next or to the one before: gradients have the same size.
+/// Bytes of the activation that a stage sends to the next; of a gradient it is as many.
 std::int64_t output_bytes(const Trace& trace) {
   std::int64_t most = 0;
   for (const Trace::Transfer& transfer : trace.transfers())
@@ -67,7 +67,7 @@ std::pair<std::size_t, std::size_t> work_of_block(const Trace& trace, const Trac
   return {begin, end};
 }
 
-/// Gathers and scattered sums of all `data` ranks that have the same part of the model.
+/// Gathers and scattered sums in the background, of groups of `data` ranks.
 std::vector<Trace::Transfer> exchanges_of(const Trace& trace, int data) {
   std::vector<Trace::Transfer> some;
   for (const Trace::Transfer& transfer : trace.transfers()) {
@@ -100,7 +100,7 @@ bool splits_backward(const TrainOptions& options) {
                              [](const pipeline::Action& action) { return action.kind == ActionKind::backward_weight; });
 }
 
-/// The message that brings what `action` begins with: of a forward or backward, whose neighbour is on another rank.
+/// The message that a forward or backward has to wait for; none if its input is on the same rank.
 std::optional<pipeline::Action> awaited(const pipeline::Schedule& schedule, const pipeline::Action& action) {
   const bool is_forward = action.kind == ActionKind::forward;
   if (!is_forward && !is_gradient(action.kind)) return std::nullopt;
@@ -111,8 +111,8 @@ std::optional<pipeline::Action> awaited(const pipeline::Schedule& schedule, cons
                           action.microbatch};
 }
 
-/// Runs a schedule: `seconds(action)` are those of a forward or backward; messages take no time. Calls
-/// `then(rank, action)` after each action. Returns when each rank is done.
+/// Runs a schedule in which a forward or backward takes `seconds(action)` and messages take no time. Calls
+/// `then(rank, action)` after each action. Returns the time at which each rank is done.
 template <class Seconds, class Then>
 std::vector<double> run(const pipeline::Schedule& schedule, const Seconds& seconds, const Then& then) {
   std::vector<double> now(schedule.ranks.size());
@@ -189,7 +189,7 @@ void Bounds::add_block(Blocks& blocks, const TrainOptions& options, std::size_t 
               .gradients = most(one.memory, MemoryCategory::gradients),
               .optimizer = most(one.memory, MemoryCategory::optimizer),
               .activations = most(one.memory, MemoryCategory::activations)};
-  // Without what a stage of one block keeps of a message: in a longer one it is the next block's input.
+  // A stage of one block keeps its output, too, which in a longer stage is the next block's input.
   needs.kept = most(two.memory, MemoryCategory::activations) - needs.activations - output_bytes(one.trace);
   const auto activations_at = [&](std::size_t event) {
     return two.trace.memory()[event][static_cast<std::size_t>(MemoryCategory::activations)];
@@ -211,7 +211,7 @@ void Bounds::add_block(Blocks& blocks, const TrainOptions& options, std::size_t 
   blocks.exchanges.push_back({exchanges_of(two.trace, blocks.data), exchanges_of(one.trace, blocks.data)});
 }
 
-/// On `mesh`, where a rank's share is smaller than among `of_ranks`.
+/// What a transfer among `of_ranks` ranks takes among all data-parallel ranks of `mesh`: each has a smaller share.
 double Bounds::exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshShape& mesh) const {
   Trace::Group group{"data", {}};
   for (int rank = 0; rank < mesh.size(Axis::data); ++rank) group.members.push_back(rank * mesh.size(Axis::tp));
@@ -224,7 +224,7 @@ const Bounds::Blocks& Bounds::blocks_of(const TrainOptions& options, const Kinds
   const MeshShape& mesh = options.mesh.shape;
   TrainOptions o = with_a_block_per_stage(options, static_cast<int>(kinds.of_block.size()), mesh.size(Axis::cp),
                                           mesh.size(Axis::tp), mesh.size(Axis::ep));
-  if (close && options.mesh.zero >= 2 && mesh.size(Axis::data) > 1) {  // earlier ones differ in the update alone
+  if (close && options.mesh.zero >= 2 && mesh.size(Axis::data) > 1) {  // lower stages differ only in the update
     o.mesh.zero = options.mesh.zero;
     if (o.mesh.shape.size(Axis::data) == 1) o.mesh.shape.at(Axis::dp) = 2;
   }
@@ -274,7 +274,7 @@ std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool c
   const pipeline::StagePlan& plan = plan_of(options);
   const Kinds& kinds = kinds_of(options);
   std::vector<Needs> needs = blocks_of(options, kinds, false).kinds;
-  if (close) {  // with which less is on a rank: it depends on their number, which is not that of these runs
+  if (close) {  // times alone: how much memory a rank needs under ZeRO depends on the number of ranks
     const Blocks& blocks = blocks_of(options, kinds, true);
     for (std::size_t kind = 0; kind < needs.size(); ++kind) {
       const Needs& theirs = blocks.kinds[kind];
@@ -291,7 +291,7 @@ std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool c
   for (std::size_t stage = 0; stage < plan.size(); ++stage)
     for (int block = plan[stage].first; block < plan[stage].end(); ++block)
       stages[stage].add(needs[kinds.of_block[static_cast<std::size_t>(block)]]);
-  if (options.mesh.shape.size(Axis::pp) == 1) {  // what the first stage shares with the last one is there once
+  if (options.mesh.shape.size(Axis::pp) == 1) {  // tied weights are there once
     stages[0].weights -= kinds.weights;
     stages[0].gradients -= kinds.gradients;
     stages[0].optimizer -= kinds.optimizer;
@@ -327,7 +327,7 @@ LowerBound Bounds::bound_of_schedule(const TrainOptions& options, const std::vec
     const bool makes_gradients = action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight;
     if (makes_gradients && action.microbatch == 0 && zero < 2) kept[rank] += stage.gradients;
   });
-  constexpr double sure = 0.98;  // other small tensors may be shared, too
+  constexpr double sure = 0.98;  // blocks of one stage may share other small tensors
   LowerBound bound{.seconds = std::ranges::max(ends)};
   for (std::size_t rank = 0; rank < state.size(); ++rank)
     bound.memory =
@@ -338,7 +338,7 @@ LowerBound Bounds::bound_of_schedule(const TrainOptions& options, const std::vec
 LowerBound Bounds::bound(const TrainOptions& options, bool close) {
   std::vector<Needs> stages = stages_of(options, close);
   if (splits_backward(options) && !close)
-    for (Needs& stage : stages) stage.backward -= stage.backward_weight = stage.backward / 2;  // at most
+    for (Needs& stage : stages) stage.backward -= stage.backward_weight = stage.backward / 2;  // at most half
   const std::int64_t count = options.batch_sizes().micro_batches;
   const auto [few, more] = few_micro_batches(options);
   LowerBound bound = bound_of_schedule(options, stages, std::min(count, more));

@@ -1,10 +1,10 @@
 // Bounds of the time and memory of a training step, for a search through thousands of settings: less than predict()
 // finds (ops/plan/predict.h), at a small part of its cost.
 //
-// A stage of a pipeline is a row of blocks. So dry runs of stages of one block each tell what a stage of any number of
-// them needs, for every pipeline, schedule, ZeRO stage and number of data-parallel ranks; only tp, cp, ep, the
-// micro-batch and recomputation change what a block does. Most blocks of a model are alike: those whose traces and
-// memory are equal are run once.
+// A stage of a pipeline is a row of blocks. What a block does depends on tp, cp, ep, the micro-batch and recomputation,
+// and hardly on anything else. So a dry run of a stage of one block is made for each combination of these, and the
+// results are added up to the stages of any pipeline. Most blocks of a model are alike: those with equal traces and equal
+// memory are run once.
 // Read next: ops/plan/bounds.cpp, ops/plan/search.h.
 #pragma once
 
@@ -20,13 +20,14 @@
 
 namespace trireme::plan {
 
-/// Of the schedule's actions, each as long as the kernels and collectives that a rank runs and waits for in it, while
-/// messages and what is hidden take no time; or of ZeRO's exchanges, if these take longer. And of what is kept from each
-/// forward to its backward.
+/// What a step needs at least.
 struct LowerBound {
+  /// The schedule's actions in order: kernels, and the collectives that a rank waits for. Messages between stages take
+  /// no time. Or ZeRO's exchanges in the background, if they take longer.
   double seconds = 0;
-  double work = 0;          ///< of `seconds`: with nothing to wait for, and the same on all ranks
-  std::int64_t memory = 0;  ///< bytes
+  double work = 0;  ///< seconds of these actions on the average rank, without any waiting for other stages
+  std::int64_t memory =
+      0;  ///< bytes: weights, optimizer, gradients, and what is kept from each forward to its backward
 };
 
 /// Bytes that the largest rank needs at least: a mean share of the weights, and of what is not sharded with them. Costs
@@ -40,35 +41,35 @@ class Bounds {
   Bounds(const DryProgram& program, const ModelFacts& model, const MachineModel& machine)
       : program_(program), model_(model), machine_(machine) {}
 
-  /// Without what the ZeRO stages 2 and 3, and schedules that split backwards, add to a micro-batch: so settings that
-  /// differ in these alone share dry runs. Throws what the model throws.
+  /// As if the ZeRO stages 2 and 3, and splitting backwards, cost nothing: then settings that differ in these alone
+  /// share their dry runs. Throws what the model throws.
   LowerBound quick(const TrainOptions& options) { return bound(options, false); }
-  /// With it.
+  /// With what they cost.
   LowerBound close(const TrainOptions& options) { return bound(options, true); }
 
  private:
-  /// What a block, or a stage, does with one micro-batch, and what it holds.
+  /// What a block or a stage needs for one micro-batch.
   struct Needs {
-    double forward = 0, backward = 0, backward_weight = 0;   // seconds; the last two in one, if it is 0
-    double exchanges = 0;                                    // of ZeRO, in the background
+    double forward = 0, backward = 0;                        // seconds
+    double backward_weight = 0;                              // seconds of the second part of a split backward
+    double exchanges = 0;                                    // seconds of ZeRO's exchanges in the background
     std::int64_t weights = 0, gradients = 0, optimizer = 0;  // bytes, not sharded
-    std::int64_t activations = 0, kept = 0;                  // bytes, at most and until backward
-    std::int64_t deferred = 0;                               // bytes, from a split backward to its second part
-    void add(const Needs& next);                             // the block behind
+    std::int64_t activations = 0, kept = 0;                  // bytes: at the peak, and from forward to backward
+    std::int64_t deferred = 0;                               // bytes that a split backward keeps for its second part
+    void add(const Needs& next);                             // appends a block to a stage
   };
-  /// Blocks that are alike, with the same recomputation.
+  /// Which blocks are alike.
   struct Kinds {
     std::once_flag once;
-    std::vector<std::size_t> of_block, first;                // the kind of each block; the first block of each kind
-    std::int64_t weights = 0, gradients = 0, optimizer = 0;  // bytes of all blocks, beyond those of the whole model
+    std::vector<std::size_t> of_block, first;                // a kind for each block; a block for each kind
+    std::int64_t weights = 0, gradients = 0, optimizer = 0;  // bytes that the blocks have twice, as tied embeddings
   };
   struct Blocks {
     std::once_flag once;
     std::vector<Needs> kinds;
-    /// Of each kind, what ranks with the same part of the model exchange in the background: in two micro-batches, and in
-    /// one.
+    /// For each kind, what the data-parallel ranks exchange in the background in two micro-batches, and in one.
     std::vector<std::array<std::vector<Trace::Transfer>, 2>> exchanges;
-    int data = 1;  // how many these ranks are
+    int data = 1;  // data-parallel ranks of these dry runs
   };
   struct Plan {
     std::once_flag once;

@@ -21,9 +21,15 @@ std::vector<int> pipeline_of(const MeshShape& mesh) {
   return ranks;
 }
 
+/// Of the last step.
 double flops_of(const Trace& trace) {
-  return sum_of_last_step(
-      trace, [](const ProfileEvent& call) { return call.cost.flops; }, [](const Trace::Transfer&) { return 0; });
+  double flops = 0, before = 0;
+  for (const Trace::Event& event : trace.events()) {
+    if (event.kind == Trace::EventKind::mark) before = std::exchange(flops, 0);
+    if (event.kind == Trace::EventKind::kernel)
+      flops += trace.kernels()[static_cast<std::size_t>(event.index)].cost.flops;
+  }
+  return before;
 }
 
 /// `recording`: is filled in, unless it is null.

@@ -43,22 +43,6 @@ struct Recording {
 /// Of many micro-batches, the few that predict() extrapolates from.
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads = 1);
 
-/// What `of_kernel` and `of_collective` say of the last step's kernels, and of the collectives during which the rank
-/// waits, added up.
-template <class OfKernel, class OfCollective>
-double sum_of_last_step(const Trace& trace, const OfKernel& of_kernel, const OfCollective& of_collective) {
-  double sum = 0, before = 0;
-  for (const Trace::Event& event : trace.events()) {
-    if (event.kind == Trace::EventKind::mark) before = std::exchange(sum, 0);
-    const auto index = static_cast<std::size_t>(event.index);
-    if (event.kind == Trace::EventKind::kernel) sum += of_kernel(trace.kernels()[index]);
-    if (event.kind != Trace::EventKind::wait) continue;
-    const Trace::Transfer& transfer = trace.transfers()[index];
-    if (transfer.kind == Trace::TransferKind::collective && !transfer.background) sum += of_collective(transfer);
-  }
-  return before;
-}
-
 /// The time of the rank whose step is the longest.
 const RankTime& slowest(const Prediction& prediction);
 

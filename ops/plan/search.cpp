@@ -190,8 +190,8 @@ class Searching {
     return fits(bound.memory) ? std::optional(bound.seconds) : std::nullopt;
   }
 
-  /// Sequences in more parts are no less work: on as many devices, the time without anything to wait for does not fall.
-  /// So it is not asked what larger cp do where a smaller one was too slow.
+  /// The time that the same settings with a smaller cp need for their work alone; 0 if there were none. A larger cp
+  /// cannot be faster.
   double work_with_less_cp(const TrainOptions& options) {
     const std::scoped_lock lock(mutex_);
     const auto found = work_.find(but_for_cp(options));

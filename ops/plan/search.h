@@ -1,10 +1,11 @@
-// Finds the fastest settings for a number of devices: every combination of mesh, micro-batch, ZeRO stage, recomputation
-// and schedule that is possible, fits, and is not certain to be slower than those found.
+// Finds the fastest settings for a number of devices, among all combinations of mesh, micro-batch, ZeRO stage,
+// recomputation and schedule that are possible and fit.
 //
-// Few are simulated. Many need too much memory for their weights alone. Of the others a bound is found, of memory and
-// time (ops/plan/bounds.h), which costs little and serves all pipelines and ZeRO stages. They are predicted in the
-// order of their bounds, until the next bound is above the times of the best: a branch and bound. Recomputing more takes
-// longer, and so do the ZeRO stages 2 and 3, which communicate more: both are tried only where less does not fit.
+// Few are simulated. Many need too much memory for their weights alone. The others have lower bounds of memory and time
+// (ops/plan/bounds.h). They are simulated in the order of these bounds, until the next bound is above the times of the
+// best: a branch and bound. It assumes three things. More recomputation takes longer, and so do the ZeRO stages 2 and 3,
+// which communicate more: both are tried only where less does not fit. And a larger cp is no less work: it is tried only
+// where the work of a smaller one was not too slow already.
 // Read next: ops/plan/search.cpp, examples/plan.cpp.
 #pragma once
 
