@@ -1,0 +1,220 @@
+#include "examples/labs/harness/cluster.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tuple>
+
+#include "core/error.h"
+#include "parallel/comm/process_group.h"
+
+namespace trireme::labs {
+
+// Who waits for whom is known at every moment, so a deadlock is seen at once, without a clock: all ranks wait or have
+// ended, and none of the messages that they wait for has been sent.
+struct Mail {
+  struct Message {
+    Tensor x;
+    std::int64_t number;
+  };
+  struct Box {  // of the messages from one rank to another
+    int from, to;
+    bool background;
+    auto operator<=>(const Box&) const = default;
+  };
+  explicit Mail(const Cluster& of) : cluster(of), waits(static_cast<std::size_t>(of.ranks)) {}
+
+  std::int64_t put(const Box& box, Tensor x) {
+    const std::scoped_lock lock(mutex);
+    boxes[box].push_back({std::move(x), sent});
+    arrived.notify_all();
+    return sent++;
+  }
+
+  Message take(const Box& box) {
+    std::unique_lock lock(mutex);
+    auto& wait = waits[static_cast<std::size_t>(box.to)];
+    while (boxes[box].empty()) {
+      wait = box;
+      fail_if_stuck();
+      if (failed) throw Error(ExitCode::internal, "lab", "another rank has failed");
+      arrived.wait(lock);
+    }
+    wait.reset();
+    Message message = std::move(boxes[box].front());
+    boxes[box].pop_front();
+    return message;
+  }
+
+  void end(bool failure) {
+    const std::scoped_lock lock(mutex);
+    ++ended;
+    failed = failed || failure;
+    arrived.notify_all();
+    if (!failed) fail_if_stuck();
+  }
+
+  static void finish(Rank& rank) { rank.finish(); }
+  static Record& record(Rank& rank) { return rank.record_; }
+
+  const Cluster cluster;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::map<Box, std::deque<Message>> boxes;
+  std::vector<std::optional<Box>> waits;  // by rank
+  std::int64_t sent = 0;
+  int ended = 0;
+  bool failed = false;
+  std::string deadlock;
+
+ private:
+  void fail_if_stuck() {
+    int waiting = 0;
+    std::vector<std::string> who;
+    for (const auto& wait : waits) {
+      if (!wait) continue;
+      if (!boxes[*wait].empty()) return;
+      ++waiting;
+      who.push_back(fmt::format("rank {} waits for a message of rank {}{}", wait->to, wait->from,
+                                wait->background ? " (in the background)" : ""));
+    }
+    if (failed || waiting == 0 || waiting + ended < cluster.ranks) return;
+    failed = true;
+    deadlock = fmt::format("a deadlock: {}{}; expected a send for every receive", fmt::join(who, ", "),
+                           ended == 0 ? "" : fmt::format(", and {} of {} ranks have ended", ended, cluster.ranks));
+    arrived.notify_all();
+  }
+};
+
+namespace {
+
+std::int64_t total(const Record& record, const std::function<std::int64_t(const Event&)>& of_send) {
+  std::int64_t sum = 0;
+  const auto count = [&](const Events& events) {
+    for (const Event& event : events)
+      if (event.kind == Event::Kind::send) sum += of_send(event);
+  };
+  count(record.main);
+  for (const Events& task : record.tasks) count(task);
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t Record::bytes_sent() const {
+  return total(*this, [](const Event& send) { return send.bytes; });
+}
+std::int64_t Record::messages_sent() const {
+  return total(*this, [](const Event&) { return std::int64_t{1}; });
+}
+std::int64_t Record::bytes_sent_to(int peer) const {
+  return total(*this, [&](const Event& send) { return send.peer == peer ? send.bytes : 0; });
+}
+
+void Rank::check_peer(std::string_view what, int peer) const {
+  require(peer >= 0 && peer < size_ && peer != rank_, what,
+          "rank {}: there is no rank {} to exchange messages with; "
+          "expected another of 0 to {}",
+          rank_, peer, size_ - 1);
+}
+
+void Rank::check_collective(std::string_view what) const {
+  require(mail_.cluster.collectives, what,
+          "this lab is about what happens inside {}; expected send() and receive() only", what);
+}
+
+void Rank::send(const Tensor& x, int to) {
+  check_peer("send", to);
+  x.require_defined("send");
+  const Tensor copy = clone(x.detach());
+  const std::int64_t number = mail_.put({rank_, to, running_ >= 0}, copy);
+  note({.kind = Event::Kind::send, .peer = to, .bytes = x.bytes(), .message = number});
+}
+
+Tensor Rank::receive(int from) {
+  check_peer("receive", from);
+  Mail::Message message = mail_.take({from, rank_, running_ >= 0});
+  note({.kind = Event::Kind::receive, .peer = from, .bytes = message.x.bytes(), .message = message.number});
+  return message.x;
+}
+
+void Rank::compute(double seconds, std::string_view what) {
+  require(running_ < 0, "compute",
+          "a background task computes; expected messages only: the processor is the rank's own");
+  require(seconds >= 0, "compute", "{} seconds for {}; expected at least 0", seconds, what);
+  note({.kind = Event::Kind::compute, .what = std::string(what), .seconds = seconds});
+}
+
+int Rank::start(std::function<void()> task) {
+  require(running_ < 0, "start", "a background task starts another; expected the rank itself to start it");
+  const int number = static_cast<int>(pending_.size());
+  pending_.push_back(std::move(task));
+  record_.tasks.emplace_back();
+  note({.kind = Event::Kind::start, .task = number});
+  return number;
+}
+
+// A task runs here, when it is waited for: nobody can see the difference, since its results may not be read earlier, and
+// the clock lets it begin when it was started. So a rank that reads them too early always finds the old ones.
+void Rank::wait(int task) {
+  require(task >= 0 && task < static_cast<int>(pending_.size()), "wait",
+          "there is no task {}; expected the number that "
+          "start() returned, 0 to {}",
+          task, pending_.size() - 1);
+  for (; done_ <= task; ++done_) {
+    running_ = done_;
+    std::exchange(pending_[static_cast<std::size_t>(done_)], {})();
+    running_ = -1;
+  }
+  note({.kind = Event::Kind::wait, .task = task});
+}
+
+void Rank::finish() {
+  if (done_ < static_cast<int>(pending_.size())) wait(static_cast<int>(pending_.size()) - 1);
+}
+
+Run run_ranks(const Cluster& cluster, const std::function<void(Rank&)>& body) {
+  Mail mail(cluster);
+  Run run;
+  run.ranks.resize(static_cast<std::size_t>(cluster.ranks));
+  std::string first;
+  const auto one = [&](int number) {
+    Rank rank(mail, number, cluster.ranks);
+    bool failure = true;
+    try {
+      body(rank);
+      Mail::finish(rank);
+      run.ranks[static_cast<std::size_t>(number)] = std::move(Mail::record(rank));
+      failure = false;
+    } catch (const std::exception& error) {
+      const std::scoped_lock lock(mail.mutex);
+      if (!mail.failed) first = fmt::format("rank {}: {}", number, error.what());
+    }
+    mail.end(failure);
+  };
+  run_thread_ranks(cluster.ranks, 1, std::chrono::hours(1),
+                   [&](const std::shared_ptr<ProcessGroup>& world) { one(world->rank()); });
+  if (!mail.deadlock.empty()) fail(ExitCode::internal, "lab", "{}", mail.deadlock);
+  if (mail.failed) fail(ExitCode::internal, "lab", "{}", first);
+  for (const auto& [box, messages] : mail.boxes)
+    if (!messages.empty())
+      run.left.push_back(fmt::format("rank {} sent {} message{} that rank {} did not receive", box.from,
+                                     messages.size(), messages.size() == 1 ? "" : "s", box.to));
+  return run;
+}
+
+void add(Tensor into, const Tensor& from) {
+  require(into.shape() == from.shape(), "add", "{} is to be added to {}; expected equal shapes", from.shape(),
+          into.shape());
+  const Tensor dense = contiguous(from);
+  const auto source = dense.span<const float>();
+  const auto target = into.span<float>();
+  for (std::size_t i = 0; i < target.size(); ++i) target[i] += source[i];
+}
+
+}  // namespace trireme::labs

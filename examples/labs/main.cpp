@@ -1,0 +1,80 @@
+// Grades the answer to a lab: ./trireme lab N builds this program with the learner's answer, and runs it.
+//
+//   build/bin/lab_01                  # the checks, and the picture of a run
+//   build/bin/lab_01 --picture 01.svg # the picture for a browser, too
+//   build/bin/lab_01 --json           # for a class: one line of JSON
+//
+// Read next: examples/labs/README.md; examples/labs/harness/grading.h.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string_view>
+
+#include "examples/labs/harness/grading.h"
+
+using namespace trireme;
+using namespace trireme::labs;
+
+namespace {
+
+void print(const Verdict& verdict) {
+  std::size_t passed = 0;
+  for (const Check& check : verdict.checks) {
+    fmt::print("{} {}\n", check.passed ? "passed " : "  FAILED", check.name);
+    if (!check.passed) fmt::print("         {}\n", check.message);
+    passed += check.passed ? 1 : 0;
+  }
+  if (!verdict.picture.empty()) fmt::print("\n{}", verdict.picture);
+  fmt::print("\n{} of {} checks passed\n", passed, verdict.checks.size());
+}
+
+std::string json_of(const Answer& answer, const Verdict& verdict, std::uint64_t seed) {
+  nlohmann::json checks = nlohmann::json::array();
+  for (const Check& check : verdict.checks)
+    checks.push_back({{"check", check.name}, {"passed", check.passed}, {"message", check.message}});
+  return nlohmann::json{{"lab", answer.lab}, {"seed", seed}, {"passed", verdict.passed()}, {"checks", checks}}.dump();
+}
+
+int usage(std::string_view argument) {
+  fmt::print(stderr, "lab: unknown argument '{}'; expected --json, --seed N or --picture FILE\n", argument);
+  return static_cast<int>(ExitCode::usage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool json = false;
+  std::string file;
+  std::uint64_t seed = std::random_device{}() % 1'000'000;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--json") {
+      json = true;
+    } else if (argument == "--seed" && i + 1 < argc) {
+      const std::string_view number = argv[++i];
+      const auto [end, error] = std::from_chars(number.begin(), number.end(), seed);
+      if (error != std::errc() || end != number.end()) return usage(number);
+    } else if (argument == "--picture" && i + 1 < argc) {
+      file = argv[++i];
+    } else {
+      return usage(argument);
+    }
+  }
+  const Answer& answer = answers().front();
+  const Verdict verdict = graded(answer, seed);
+  if (!file.empty() && !verdict.svg.empty()) {
+    std::ofstream(file) << verdict.svg;
+    fmt::print(stderr, "the picture: {}\n", file);
+  }
+  if (json) {
+    fmt::print("{}\n", json_of(answer, verdict, seed));
+  } else {
+    print(verdict);
+    if (!verdict.passed()) fmt::print("the same inputs again: --seed {}\n", seed);
+  }
+  return verdict.passed() ? 0 : 1;
+}
