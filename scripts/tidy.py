@@ -117,7 +117,11 @@ def state_of(entry, headers):
     if entry["file"] not in headers:
         return None
     digest = hashlib.sha256((VERSION + entry["command"].replace(ROOT, ".")).encode())
-    for path in [os.path.join(ROOT, ".clang-tidy"), *headers[entry["file"]]]:
+    folders = [os.path.dirname(entry["file"])]
+    while folders[-1] != ROOT and len(folders[-1]) > len(ROOT):
+        folders.append(os.path.dirname(folders[-1]))
+    checks = [path for folder in folders if os.path.exists(path := os.path.join(folder, ".clang-tidy"))]
+    for path in [*checks, *headers[entry["file"]]]:
         try:
             with open(path, "rb") as file:
                 digest.update(file.read().replace(ROOT.encode(), b"."))

@@ -1,6 +1,5 @@
 // The grader of lab 1. Sums are compared with those of f64; times are counted by examples/labs/harness/clock.h.
-#include <algorithm>
-#include <cstring>
+#include <bit>
 #include <numeric>
 
 #include "examples/labs/01_gradient_buckets/lab.h"
@@ -85,7 +84,8 @@ void check_bits(const Answers& answers, Grading& grading) {
   const Reduced result = reduced(answers, Inputs(grading, ranks, 1000), ranks);
   for (const Tensor& x : result.x)
     for (std::size_t i = 0; i < 1000; ++i)
-      grading.expect(std::memcmp(&x.span<float>()[i], &result.x[0].span<float>()[i], sizeof(float)) == 0,
+      grading.expect(std::bit_cast<std::uint32_t>(x.span<float>()[i]) ==
+                         std::bit_cast<std::uint32_t>(result.x[0].span<float>()[i]),
                      "element {} is {:.9g} on one rank and {:.9g} on rank 0: the same terms, added in two orders. "
                      "Models whose gradients differ so drift apart",
                      i, x.span<float>()[i], result.x[0].span<float>()[i]);

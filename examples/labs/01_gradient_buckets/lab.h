@@ -30,6 +30,7 @@ class Backward {
   std::int64_t final_ = 0;
 };
 
+/// The functions of learner.cpp.
 struct Answers {
   void (*all_reduce)(Rank& rank, Tensor x);
   void (*synchronize)(Rank& rank, Backward& backward, std::int64_t bucket);
