@@ -45,9 +45,9 @@ RankMemory memory_of_steps(const TrainOptions& o, const DryProgram& program, int
   const Device device = o.precision.tensor_device();
   try {
     make_dry_steps(o, program, rank, steps, trace, std::move(facts));
-  } catch (const Error&) {
+  } catch (const Error& error) {
     constexpr std::int64_t most = std::int64_t{1} << 44;  // bytes: no machine has as many
-    if (trace != nullptr || memory_used(device).peak < most) throw;
+    if (trace != nullptr || error.where() != "memory" || memory_used(device).peak < most) throw;
     // Otherwise addresses ran out: so much is needed at least.
   }
   return memory_used(device);
