@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "core/machine_speed.h"
 #include "core/tensor.h"
 
 using namespace trireme;
@@ -107,4 +108,10 @@ TEST_CASE("memory pool: a block may outlive the handle of its pool") {
   }
   x = Tensor();
   CHECK_FALSE(x.defined());
+}
+
+TEST_CASE("memory pool: measuring the machine's speed does not count as memory of the run") {
+  const FreshPool pool;
+  CHECK(measure_machine_speed(1, DType::f32).bytes > 0);
+  CHECK(pool->total().peak == 0);
 }

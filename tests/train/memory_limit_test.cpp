@@ -135,9 +135,9 @@ TEST_CASE("a run is not refused with the memory that it really uses, and is refu
 }
 
 TEST_CASE("an absurd batch does not overflow the prediction, and a model that fails in a dry run says why") {
-  const std::string absurd = refusal(
-      {"--layers", "24", "--width", "1024", "--heads", "8", "--context", "8192", "--micro-batch", "1073741824"},
-      24 * gib);
+  const std::string absurd =
+      refusal({"--layers", "24", "--width", "1024", "--heads", "8", "--context", "8192", "--micro-batch", "1073741824"},
+              24 * gib);
   CAPTURE(absurd);
   CHECK(contains(absurd, "of micro-batch 1073741824 with --recompute none need 4194304.0 TiB"));  // 2^62 bytes
   const GptOptions options = options_of({});
