@@ -7,6 +7,7 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/support.h"
+#include "core/extents.h"
 
 namespace trireme {
 namespace {
@@ -216,6 +217,8 @@ Tensor pad(const Tensor& x, int dim, std::int64_t before, std::int64_t after, do
   op.dim = checked_dim("pad", x, dim);
   require(before >= 0 && after >= 0, "pad", "{} before and {} after; expected 0 or more; slice removes indices", before,
           after);
+  require(before <= most_elements && after <= most_elements, "pad", "{} before and {} after; expected at most 2^48",
+          before, after);  // their sum must not overflow
   op.before = before;
   op.after = after;
   op.value = value;

@@ -8,6 +8,7 @@
 #include "autograd/masked_attention.h"
 #include "autograd/pool.h"
 #include "autograd/recurrent.h"
+#include "core/extents.h"
 #include "tests/support/errors.h"
 #include "tests/support/gradcheck.h"
 
@@ -477,7 +478,8 @@ TEST_CASE("extents: what no memory holds, and what is negative, is refused") {
   refused([&] { reshape(none, {half, half, -1}); }, "[reshape]");
   refused([&] { expand(one, {large}); }, "has more elements than memory can hold");
   refused([&] { static_cast<void>(one.as_strided({half}, {half}, 0)); }, "has elements 0 to 18446744069414584320");
-  refused([&] { pad(x, 0, large, large); }, "[Tensor::empty]");
+  refused([&] { pad(x, 0, large, large); }, "[pad] 4611686018427387904 before and 4611686018427387904 after; expected");
+  refused([&] { pad(x, 0, most_elements, most_elements); }, "[Tensor::empty]");
   refused([&] { Tensor::arange(0, 1e300, 1e-3); }, "[Tensor::arange]");
 }
 

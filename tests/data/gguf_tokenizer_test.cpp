@@ -158,7 +158,8 @@ TEST_CASE("up to three tokens that end a text have keys, the one that ends a tur
 }
 
 TEST_CASE("models of SentencePiece that are merges alone keep their ids") {
-  for (const json& entry : json::parse(read_file("tests/golden/sentencepiece.json"))["models"]) {
+  const json golden = json::parse(read_file("tests/golden/sentencepiece.json"));
+  for (const json& entry : golden["models"]) {
     if (entry["name"] != "llama2" && entry["name"] != "gemma") continue;
     CAPTURE(entry["name"].get<std::string>());
     const auto tokenizer = make_sentence_piece(bytes_of_hex(entry["file"]), "tokenizer.model", {});
