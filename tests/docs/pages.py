@@ -25,9 +25,12 @@ class Block:
 
 
 def pages():
-    """README and every page of docs and bench, relative to the root."""
+    """README and every page of docs, bench and the labs, relative to the root."""
     found = ["README.md", "bench/README.md"]
-    for folder in ("docs", "bench/results"):
+    labs = sorted(f"examples/labs/{name}" for name in os.listdir(os.path.join(ROOT, "examples/labs")))
+    for folder in ("docs", "bench/results", "examples/labs", *labs):
+        if not os.path.isdir(os.path.join(ROOT, folder)):
+            continue
         inside = os.listdir(os.path.join(ROOT, folder))
         found += [f"{folder}/{name}" for name in sorted(inside) if name.endswith(".md")]
     return found
