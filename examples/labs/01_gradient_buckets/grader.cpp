@@ -73,7 +73,7 @@ void check_sums(const Answers& answers, Grading& grading) {
       for (int rank = 0; rank < ranks; ++rank)
         grading.expect(difference(fmt::format("{} ranks, x on rank {}", ranks, rank),
                                   result.x[static_cast<std::size_t>(rank)], inputs.sum,
-                                  {.before = inputs.x[static_cast<std::size_t>(rank)]}));
+                                  {.scale = 1, .before = inputs.x[static_cast<std::size_t>(rank)]}));  // of a term
       expect_nothing_left(grading, result.run);
     }
   }

@@ -59,7 +59,7 @@ std::string difference(std::string_view name, const Tensor& got, const Tensor& w
   const std::vector<double> have = values(got), wanted = values(want);
   double largest = 0, off = 0;
   for (const double value : wanted) largest = std::max(largest, std::abs(value));
-  const double allowed = comparison.tolerance * largest;
+  const double allowed = comparison.tolerance * std::max(comparison.scale, largest);
   std::vector<bool> bad(have.size());
   std::size_t worst = 0;
   bool any = false, nan = false, zero = true;

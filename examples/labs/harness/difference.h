@@ -10,8 +10,11 @@
 namespace trireme::labs {
 
 struct Comparison {
-  double tolerance = 1e-5;  ///< of the largest magnitude in `want`
-  Tensor before = {};       ///< what `got` was before the code ran: so parts that were not written are named
+  double tolerance = 1e-5;  ///< of `scale`
+  /// The magnitude that rounding errors are in proportion to: of the terms, where `want` is a sum of few numbers whose
+  /// terms may cancel. 0: the largest magnitude in `want`
+  double scale = 0;
+  Tensor before = {};  ///< what `got` was before the code ran: so parts that were not written are named
 };
 
 /// Empty if `got` has the shape and, within the tolerance, the elements of `want`. Otherwise a sentence about `name`.
