@@ -112,7 +112,9 @@ TEST_CASE("collectives of the harness") {
 TEST_CASE("what is wrong with a tensor, in words") {
   const Tensor want = Tensor::from({1, 2, 3, 4});
   CHECK(difference("x", clone(want), want) == "");
-  CHECK(difference("x", Tensor::from({1.001, 2, 3, 4}), want, {.scale = 100}) == "");  // a sum of terms of 100
+  CHECK(difference("x", Tensor::from({1.0005, 2, 3, 4}), want, {.scale = 100}) == "");  // a sum of terms of 100
+  CHECK(difference("x", Tensor::from({1.0005, 2, 3, 4}), want) ==
+        "x: element 0 of [4] wrong, by up to 0.00012 of the largest; at [0]: 1.0005, expected 1");
   CHECK(difference("x", Tensor(), want) == "x: no tensor; expected [4]");
   CHECK(difference("x", Tensor::zeros({2}), want) == "x: shape [2]; expected [4]");
   CHECK(difference("x", Tensor::from({2, 4, 6, 8}), want) ==

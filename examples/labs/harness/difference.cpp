@@ -89,7 +89,7 @@ std::string difference(std::string_view name, const Tensor& got, const Tensor& w
     for (std::size_t i = 0; i < have.size(); ++i) same = same && (!bad[i] || have[i] == before[i]);
     if (same) return fmt::format("{}: {} of {} as before, not written; {}", name, where, got.shape(), example);
   }
-  if (const double ratio = common_ratio(have, wanted, largest); ratio != 0)
+  if (const double ratio = common_ratio(have, wanted, largest); ratio != 0 && std::abs(ratio - 1) > 0.01)
     return fmt::format("{}: every element is {:.4g} times what it should be; {}", name, ratio, example);
   return fmt::format("{}: {} of {} wrong, by up to {:.2g} of the largest; {}", name, where, got.shape(),
                      largest > 0 ? off / largest : off, example);
