@@ -1,9 +1,12 @@
-// Replaces the functions of kernels, devices and saved runs that the options call, for builds of the parsers alone.
-// Nothing here computes: the names have no implementation, there is no GPU, and no run to go on with.
+// Replaces the functions of kernels, devices, optimizers and saved runs that the options call, for builds of the parsers
+// alone. Nothing here computes: the names have no implementation, there is no GPU, and no run to go on with.
 #include "core/device.h"
 #include "core/kernels.h"
 #include "cuda/runtime/open.h"
 #include "cuda/selection.h"
+#include "optim/adafactor.h"
+#include "optim/muon.h"
+#include "optim/optimizer.h"
 #include "train/program/version.h"
 #include "train/runs/saved_run.h"
 
@@ -16,6 +19,22 @@ std::optional<std::filesystem::path> resumed_checkpoint(const std::string& /*res
                                                         const std::filesystem::path& /*out*/) {
   return std::nullopt;
 }
+
+namespace optim {
+
+std::unique_ptr<Optimizer> make_adamw(const ShardList& /*shards*/, const AdamWConfig& /*config*/) { return nullptr; }
+std::unique_ptr<Optimizer> make_sgd(const ShardList& /*shards*/, const SgdConfig& /*config*/) { return nullptr; }
+std::unique_ptr<Optimizer> make_lion(const ShardList& /*shards*/, const LionConfig& /*config*/) { return nullptr; }
+std::unique_ptr<Optimizer> make_muon(const ShardList& /*shards*/, const DeviceMesh& /*mesh*/,
+                                     const MuonConfig& /*config*/) {
+  return nullptr;
+}
+std::unique_ptr<Optimizer> make_adafactor(const ShardList& /*shards*/, const DeviceMesh& /*mesh*/,
+                                          const AdafactorConfig& /*config*/) {
+  return nullptr;
+}
+
+}  // namespace optim
 
 namespace cuda {
 
