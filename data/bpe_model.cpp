@@ -151,6 +151,13 @@ const BpeModel::Merge* BpeModel::find_merge(std::int32_t left, std::int32_t righ
 }
 
 bool BpeModel::never_joins(bool (*left)(unsigned char), bool (*right)(unsigned char)) const {
+  const auto some_unknown = [&](bool (*among)(unsigned char)) {
+    for (unsigned char c = 0; c < 128; ++c)
+      if (among(c) && table_.find(std::string_view(reinterpret_cast<const char*>(&c), 1)) < 0) return true;
+    return false;
+  };
+  const bool fuses = !options_.by_bytes && options_.byte_tokens.empty() && options_.unknown && options_.fuse_unknown;
+  if (fuses && some_unknown(left) && some_unknown(right)) return false;
   for (const std::string& token : data_.tokens) {
     for (std::size_t i = 0; i + 1 < token.size(); ++i)
       if (left(static_cast<unsigned char>(token[i])) && right(static_cast<unsigned char>(token[i + 1]))) return false;

@@ -70,7 +70,7 @@ class BpeModel {
   const BpeMerges& data() const { return data_; }
   const BpeOptions& options() const { return options_; }
   std::int32_t find(std::string_view text) const { return table_.find(text); }  ///< -1: the text is no token
-  /// True if no word with these two bytes side by side ever becomes a token that holds both.
+  /// True if no word with two such bytes side by side ever becomes a token that holds both, known or unknown.
   bool never_joins(bool (*left)(unsigned char), bool (*right)(unsigned char)) const;
 
   /// Appends the ids of a word.
