@@ -46,7 +46,7 @@ void all_reduce(Rank& rank, Tensor x) {
 
   // First n - 1 rounds: sums travel round the ring and grow. Afterwards this rank has one piece of the whole sum.
   //   rank.send(piece(x, ..., n), next);
-  //   add(piece(x, ..., n), rank.receive(before));
+  //   add_into(piece(x, ..., n), rank.receive(before));
   // GAP 5
 
   // Then n - 1 rounds more: finished pieces travel round the ring and replace what is there.

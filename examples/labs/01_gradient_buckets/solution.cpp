@@ -34,7 +34,7 @@ void all_reduce(Rank& rank, Tensor x) {
   // In round k a rank passes on piece rank - k, which has the terms of k + 1 ranks.
   for (int k = 0; k + 1 < n; ++k) {
     rank.send(piece(x, rank.rank() - k, n), next);
-    add(piece(x, rank.rank() - k - 1, n), rank.receive(before));
+    add_into(piece(x, rank.rank() - k - 1, n), rank.receive(before));
   }
   // Piece rank + 1 is complete here, and goes round first.
   for (int k = 0; k + 1 < n; ++k) {

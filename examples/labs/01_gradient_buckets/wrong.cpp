@@ -30,7 +30,7 @@ Answer wrong(std::string name, void (*synchronize)(Rank&, Backward&, std::int64_
 void send_everything(Rank& rank, Tensor x) {
   const Tensor own = clone(x);
   for (int k = 1; k < rank.size(); ++k) rank.send(own, (rank.rank() + k) % rank.size());
-  for (int k = 1; k < rank.size(); ++k) add(x, rank.receive((rank.rank() + k) % rank.size()));
+  for (int k = 1; k < rank.size(); ++k) add_into(x, rank.receive((rank.rank() + k) % rank.size()));
 }
 const Registered a(wrong("everything to everybody", send_everything, "added in two orders"));
 
@@ -44,7 +44,7 @@ void send_everything_in_order(Rank& rank, Tensor x) {
     all[static_cast<std::size_t>(from)] = rank.receive(from);
   }
   copy(Tensor::zeros(x.shape()), x);
-  for (const Tensor& term : all) add(x, term);
+  for (const Tensor& term : all) add_into(x, term);
 }
 const Registered b(wrong("everything to everybody, in order", send_everything_in_order, "sends to other ranks than"));
 
@@ -53,7 +53,7 @@ void one_round_less(Rank& rank, Tensor x) {
   const int n = rank.size(), next = (rank.rank() + 1) % n, before = (rank.rank() + n - 1) % n;
   for (int k = 0; k + 1 < n; ++k) {
     rank.send(piece(x, rank.rank() - k, n), next);
-    add(piece(x, rank.rank() - k - 1, n), rank.receive(before));
+    add_into(piece(x, rank.rank() - k - 1, n), rank.receive(before));
   }
   for (int k = 0; k + 2 < n; ++k) {
     rank.send(piece(x, rank.rank() + 1 - k, n), next);
@@ -67,7 +67,7 @@ const Registered c(wrong("one round less", one_round_less, "as before, not writt
 void receive_first(Rank& rank, Tensor x) {
   const int n = rank.size(), next = (rank.rank() + 1) % n, before = (rank.rank() + n - 1) % n;
   for (int k = 0; k + 1 < n; ++k) {
-    add(piece(x, rank.rank() - k - 1, n), rank.receive(before));
+    add_into(piece(x, rank.rank() - k - 1, n), rank.receive(before));
     rank.send(piece(x, rank.rank() - k, n), next);
   }
 }
@@ -162,7 +162,7 @@ void shared_memory(Rank& rank, Tensor x) {
   }
   barrier->arrive_and_wait();
   copy(Tensor::zeros(x.shape()), x);
-  for (int r = 0; r < rank.size(); ++r) add(x, all.at(r));
+  for (int r = 0; r < rank.size(); ++r) add_into(x, all.at(r));
   barrier->arrive_and_wait();
 }
 const Registered l(wrong("cheat: shared memory", shared_memory, "Ranks of a cluster share no memory"));

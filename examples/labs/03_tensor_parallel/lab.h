@@ -59,7 +59,7 @@ struct Loss {
 
 // ---- given: computations of one rank -------------------------------------------------------------------------------
 // Of autograd/ops.h you need linear(x, weight, bias), whose bias may be {}; matmul(dy, weight), the gradient of
-// linear's x; gelu(x); and for the loss operators, exp, log, max and sum. (add() would be ambiguous here: write a + b.)
+// linear's x; gelu(x); and for the loss operators, exp, log, max and sum.
 
 /// x [B, T, n] as [B T, n].
 inline Tensor as_rows(const Tensor& x) { return reshape(x, {-1, x.size(-1)}); }

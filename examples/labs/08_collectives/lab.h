@@ -40,7 +40,7 @@ inline void ring_reduce_scatter(Rank& rank, const Team& team, const Tensor& x) {
   const int n = team.size(), me = team.place;
   for (int k = 0; k + 1 < n; ++k) {
     rank.send(ring_piece(x, me - 1 - k, n), team.member(me + 1));
-    add(ring_piece(x, me - 2 - k, n), rank.receive(team.member(me - 1)));
+    add_into(ring_piece(x, me - 2 - k, n), rank.receive(team.member(me - 1)));
   }
 }
 

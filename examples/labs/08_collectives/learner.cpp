@@ -52,7 +52,7 @@ void tree(Rank& rank, Tensor x) {
 void halving(Rank& rank, Tensor x) {
   // First partners at distances n/2, n/4, ..., 1 share the work: each sends the half that it will not add up any more.
   //   rank.send(pieces(x, ..., ..., n), partner);
-  //   add(pieces(x, ..., ..., n), rank.receive(partner));
+  //   add_into(pieces(x, ..., ..., n), rank.receive(partner));
   // Then partners at distances 1, 2, ..., n/2 exchange what is finished.
   // GAP 6
 }

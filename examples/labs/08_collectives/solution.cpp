@@ -47,7 +47,7 @@ void tree(Rank& rank, Tensor x) {
   // The lowest bit of `me` says in which round this rank sends, and to whom: the rank without that bit. Rank 0 has none.
   int bit = 1;
   for (; bit < n && (me & bit) == 0; bit *= 2)
-    if (me + bit < n) add(x, rank.receive(me + bit));
+    if (me + bit < n) add_into(x, rank.receive(me + bit));
   if (me != 0) {
     rank.send(x, me - bit);
     copy(rank.receive(me - bit), x);
@@ -72,7 +72,7 @@ void halving_reduce_scatter(Rank& rank, const Tensor& x) {
       rank.send(pieces(x, begin, middle, n), partner);
       begin = middle;
     }
-    add(pieces(x, begin, end, n), rank.receive(partner));
+    add_into(pieces(x, begin, end, n), rank.receive(partner));
   }
 }
 

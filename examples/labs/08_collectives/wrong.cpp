@@ -36,7 +36,7 @@ void tree_of_a_power_of_two(Rank& rank, Tensor x) {
   const int n = static_cast<int>(std::bit_floor(static_cast<unsigned>(rank.size()))), me = rank.rank();
   if (me >= n) return;
   int bit = 1;
-  for (; bit < n && (me & bit) == 0; bit *= 2) add(x, rank.receive(me + bit));
+  for (; bit < n && (me & bit) == 0; bit *= 2) add_into(x, rank.receive(me + bit));
   if (me != 0) {
     rank.send(x, me - bit);
     copy(rank.receive(me - bit), x);
@@ -49,7 +49,7 @@ const Registered a(wrong_tree("a tree of a power of two", tree_of_a_power_of_two
 /// All send to rank 0, and it sends to all.
 void star(Rank& rank, Tensor x) {
   for (int other = 1; other < rank.size(); ++other) {
-    if (rank.rank() == 0) add(x, rank.receive(other));
+    if (rank.rank() == 0) add_into(x, rank.receive(other));
     if (rank.rank() == other) rank.send(x, 0);
   }
   for (int other = 1; other < rank.size(); ++other) {
@@ -64,7 +64,7 @@ void nearest_first(Rank& rank, Tensor x) {
   const int n = rank.size(), me = rank.rank();
   int bit = 1;
   for (; bit < n && (me & bit) == 0; bit *= 2)
-    if (me + bit < n) add(x, rank.receive(me + bit));
+    if (me + bit < n) add_into(x, rank.receive(me + bit));
   if (me != 0) {
     rank.send(x, me - bit);
     copy(rank.receive(me - bit), x);
@@ -78,7 +78,7 @@ const Registered t(wrong_tree("the nearest child first", nearest_first, "Which m
 void whole_tensors(Rank& rank, Tensor x) {
   for (int distance = 1; distance < rank.size(); distance *= 2) {
     rank.send(x, rank.rank() ^ distance);
-    add(x, rank.receive(rank.rank() ^ distance));
+    add_into(x, rank.receive(rank.rank() ^ distance));
   }
 }
 const Registered c(wrong_halving("doubling with whole tensors", whole_tensors, "all ranks together sent"));
@@ -96,7 +96,7 @@ void same_half(Rank& rank, Tensor x) {
     } else {
       begin = middle;
     }
-    if (Tensor kept = pieces(x, begin, end, n); kept.count() == received.count()) add(kept, received);
+    if (Tensor kept = pieces(x, begin, end, n); kept.count() == received.count()) add_into(kept, received);
   }
   solution::doubling_all_gather(rank, x);
 }
@@ -148,7 +148,7 @@ void leaders(Rank& rank, Tensor x, int g) {
     rank.send(x, leader);
     return copy(rank.receive(leader), x);
   }
-  for (int i = 1; i < g; ++i) add(x, rank.receive(leader + i));
+  for (int i = 1; i < g; ++i) add_into(x, rank.receive(leader + i));
   ring_of(rank, across(rank, g), x);
   for (int i = 1; i < g; ++i) rank.send(x, leader + i);
 }
@@ -173,7 +173,7 @@ void everybody_across(Rank& rank, Tensor x, int g) {
   ring_reduce_scatter(rank, within, x);
   const Tensor own = pieces(x, within.place, within.place + 1, g), sent = clone(own);
   for (int k = 1; k < between.size(); ++k) rank.send(sent, between.member(between.place + k));
-  for (int k = 1; k < between.size(); ++k) add(own, rank.receive(between.member(between.place + k)));
+  for (int k = 1; k < between.size(); ++k) add_into(own, rank.receive(between.member(between.place + k)));
   ring_all_gather(rank, within, x);
 }
 const Registered k(wrong_hierarchical("everybody to everybody between nodes", everybody_across, "added in two orders"));
@@ -233,7 +233,7 @@ void shared_memory(Rank& rank, Tensor x) {
   }
   barrier->arrive_and_wait();
   copy(Tensor::zeros(x.shape()), x);
-  for (int r = 0; r < rank.size(); ++r) add(x, all.at(r));
+  for (int r = 0; r < rank.size(); ++r) add_into(x, all.at(r));
   barrier->arrive_and_wait();
 }
 const Registered q(wrong_tree("cheat: shared memory", shared_memory, "Ranks of a cluster share no memory"));
@@ -259,7 +259,7 @@ void halves_the_bits(Rank& rank, Tensor x) {
   const auto received = [&](int from) { return cast(rank.receive(from), DType::f32); };
   int bit = 1;
   for (; bit < rank.size() && (me & bit) == 0; bit *= 2)
-    if (me + bit < rank.size()) add(x, received(me + bit));
+    if (me + bit < rank.size()) add_into(x, received(me + bit));
   if (me != 0) {
     rank.send(cast(x, DType::bf16), me - bit);
     copy(received(me - bit), x);

@@ -208,8 +208,8 @@ Run run_ranks(const Cluster& cluster, const std::function<void(Rank&)>& body) {
   return run;
 }
 
-void add(Tensor into, const Tensor& from) {
-  require(into.shape() == from.shape(), "add", "{} is to be added to {}; expected equal shapes", from.shape(),
+void add_into(Tensor into, const Tensor& from) {
+  require(into.shape() == from.shape(), "add_into", "{} is to be added to {}; expected equal shapes", from.shape(),
           into.shape());
   const Tensor dense = contiguous(from);
   const auto source = dense.span<const float>();

@@ -115,6 +115,6 @@ struct Run {
 Run run_ranks(const Cluster& cluster, const std::function<void(Rank&)>& body);
 
 /// into += from, element by element.
-void add(Tensor into, const Tensor& from);
+void add_into(Tensor into, const Tensor& from);
 
 }  // namespace trireme::labs

@@ -54,7 +54,7 @@ Shape with_ranks(int n, const Tensor& x) {
 
 void Rank::all_reduce(Tensor x) {
   check_collective("all_reduce");
-  ring_reduce(*this, flat(x), add);
+  ring_reduce(*this, flat(x), add_into);
   ring_gather(*this, flat(x));
 }
 
@@ -80,7 +80,7 @@ Tensor Rank::reduce_scatter(const Tensor& x) {
           "ranks, {}",
           x.shape(), size_);
   const Tensor sums = clone(x.detach());
-  ring_reduce(*this, flat(sums), add);
+  ring_reduce(*this, flat(sums), add_into);
   return clone(view::select(sums, 0, rank_));
 }
 
