@@ -9,11 +9,11 @@
 
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string_view>
 
+#include "core/io.h"
 #include "examples/labs/harness/grading.h"
 
 using namespace trireme;
@@ -44,9 +44,7 @@ int usage(std::string_view argument) {
   return static_cast<int>(ExitCode::usage);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   bool json = false;
   std::string file;
   std::uint64_t seed = std::random_device{}() % 1'000'000;
@@ -67,7 +65,7 @@ int main(int argc, char** argv) {
   const Answer& answer = answers().front();
   const Verdict verdict = graded(answer, seed);
   if (!file.empty() && !verdict.svg.empty()) {
-    std::ofstream(file) << verdict.svg;
+    write_file(file, verdict.svg);
     fmt::print(stderr, "the picture: {}\n", file);
   }
   if (json) {
@@ -77,4 +75,15 @@ int main(int argc, char** argv) {
     if (!verdict.passed()) fmt::print("the same inputs again: --seed {}\n", seed);
   }
   return verdict.passed() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
 }
