@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops.h"
 #include "examples/labs/harness/grading.h"
 
 namespace trireme::labs::gradient_buckets {

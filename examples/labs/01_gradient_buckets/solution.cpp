@@ -56,7 +56,7 @@ void synchronize(Rank& rank, Backward& backward, std::int64_t bucket) {
     sent = final;
   }
   if (task >= 0) rank.wait(task);  // tasks run in order: the last one is done when all are
-  for (float& g : gradients.span<float>()) g /= static_cast<float>(rank.size());
+  gradients *= 1.0 / rank.size();
 }
 
 namespace {

@@ -115,6 +115,37 @@ void too_early(Rank& rank, Backward& backward, std::int64_t bucket) {
 }
 const Registered g(wrong("a bucket before it is final", too_early, "wrong, by up to"));
 
+/// All buckets start at once, before backward. They are only waited for afterwards.
+void all_at_once(Rank& rank, Backward& backward, std::int64_t bucket) {
+  Tensor gradients = backward.gradients();
+  int task = -1;
+  for (std::int64_t begin = 0; begin < gradients.count(); begin += bucket) {
+    const Tensor part = view::slice(gradients, 0, begin, std::min(bucket, gradients.count() - begin));
+    task = rank.start([&rank, part] { solution::all_reduce(rank, part); });
+  }
+  while (!backward.done()) backward.next(rank);
+  rank.wait(task);
+  for (float& x : gradients.span<float>()) x /= static_cast<float>(rank.size());
+}
+const Registered q(wrong("all buckets before backward", all_at_once, "wrong, by up to"));
+
+/// Divides while the last buckets travel.
+void mean_too_early(Rank& rank, Backward& backward, std::int64_t bucket) {
+  Tensor gradients = backward.gradients();
+  std::int64_t sent = 0;
+  int task = -1;
+  while (!backward.done()) {
+    const std::int64_t final = backward.next(rank);
+    if (final - sent < bucket && !backward.done()) continue;
+    const Tensor part = view::slice(gradients, 0, sent, final - sent);
+    task = rank.start([&rank, part] { solution::all_reduce(rank, part); });
+    sent = final;
+  }
+  for (float& x : gradients.span<float>()) x /= static_cast<float>(rank.size());
+  rank.wait(task);
+}
+const Registered r(wrong("the mean before the wait", mean_too_early, "wrong, by up to"));
+
 /// Waits for every bucket at once: nothing overlaps.
 void no_overlap(Rank& rank, Backward& backward, std::int64_t bucket) {
   Tensor gradients = backward.gradients();

@@ -5,10 +5,13 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <tuple>
+#include <semaphore>
+#include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "parallel/comm/process_group.h"
@@ -24,7 +27,7 @@ struct Mail {
   };
   struct Box {  // of the messages from one rank to another
     int from, to;
-    bool background;
+    int task;  // -1: of the ranks' own work
     auto operator<=>(const Box&) const = default;
   };
   explicit Mail(const Cluster& of) : cluster(of), waits(static_cast<std::size_t>(of.ranks)) {}
@@ -81,7 +84,7 @@ struct Mail {
       if (!boxes[*wait].empty()) return;
       ++waiting;
       who.push_back(fmt::format("rank {} waits for a message of rank {}{}", wait->to, wait->from,
-                                wait->background ? " (in the background)" : ""));
+                                wait->task >= 0 ? fmt::format(" (in task {})", wait->task) : ""));
     }
     if (failed || waiting == 0 || waiting + ended < cluster.ranks) return;
     failed = true;
@@ -132,13 +135,46 @@ void Rank::send(const Tensor& x, int to) {
   check_peer("send", to);
   x.require_defined("send");
   const Tensor copy = clone(x.detach());
-  const std::int64_t number = mail_.put({rank_, to, running_ >= 0}, copy);
+  const std::int64_t number = mail_.put({rank_, to, running_}, copy);
   note({.kind = Event::Kind::send, .peer = to, .bytes = x.bytes(), .message = number});
+}
+
+// A task whose turn it is runs in start() up to its first receive, and from there in wait(). So a part of what it reads is
+// read as early as possible, and the rest as late as possible: whoever changes it in between, or starts too early, gets a
+// wrong sum, and always the same one. The clock lets all of the task begin when it was started.
+struct Rank::Task {
+  std::binary_semaphore goes_on{0}, has_stopped{0};
+  bool begun = false, may_receive = false, abandoned = false, ended = false;
+  std::exception_ptr error;
+  std::thread thread;
+};
+
+namespace {
+/// Ends a task that nobody will wait for, because its rank has failed.
+struct Abandoned {};
+}  // namespace
+
+Rank::Rank(Mail& mail, int rank, int size) : mail_(mail), rank_(rank), size_(size) {}
+
+Rank::~Rank() {
+  for (const auto& task : tasks_) {
+    if (!task->ended) {
+      task->abandoned = true;
+      task->goes_on.release();
+    }
+    task->thread.join();
+  }
 }
 
 Tensor Rank::receive(int from) {
   check_peer("receive", from);
-  Mail::Message message = mail_.take({from, rank_, running_ >= 0});
+  if (running_ >= 0 && !tasks_[static_cast<std::size_t>(running_)]->may_receive) {
+    Task& task = *tasks_[static_cast<std::size_t>(running_)];
+    task.has_stopped.release();
+    task.goes_on.acquire();
+    if (task.abandoned) throw Abandoned{};
+  }
+  Mail::Message message = mail_.take({from, rank_, running_});
   note({.kind = Event::Kind::receive, .peer = from, .bytes = message.x.bytes(), .message = message.number});
   return message.x;
 }
@@ -150,32 +186,51 @@ void Rank::compute(double seconds, std::string_view what) {
   note({.kind = Event::Kind::compute, .what = std::string(what), .seconds = seconds});
 }
 
-int Rank::start(std::function<void()> task) {
+void Rank::let_run(int number) {
+  Task& task = *tasks_[static_cast<std::size_t>(number)];
+  running_ = number;
+  task.begun = true;
+  task.goes_on.release();
+  task.has_stopped.acquire();
+  running_ = -1;
+}
+
+int Rank::start(std::function<void()> work) {
   require(running_ < 0, "start", "a background task starts another; expected the rank itself to start it");
-  const int number = static_cast<int>(pending_.size());
-  pending_.push_back(std::move(task));
+  const int number = static_cast<int>(tasks_.size());
+  Task& task = *tasks_.emplace_back(std::make_unique<Task>());
   record_.tasks.emplace_back();
   note({.kind = Event::Kind::start, .task = number});
+  task.thread = std::thread([&task, work = std::move(work), pool = MemoryPool::current()]() mutable {
+    MemoryPool::set_current(std::move(pool));
+    task.goes_on.acquire();
+    try {
+      if (!task.abandoned) std::exchange(work, {})();
+    } catch (const Abandoned&) {  // nobody wants to know
+    } catch (...) { task.error = std::current_exception(); }
+    task.ended = true;
+    task.has_stopped.release();
+  });
+  if (done_ == number) let_run(number);
   return number;
 }
 
-// A task runs here, when it is waited for: nobody can see the difference, since its results may not be read earlier, and
-// the clock lets it begin when it was started. So a rank that reads them too early always finds the old ones.
 void Rank::wait(int task) {
-  require(task >= 0 && task < static_cast<int>(pending_.size()), "wait",
-          "there is no task {}; expected the number that "
-          "start() returned, 0 to {}",
-          task, pending_.size() - 1);
+  require(task >= 0 && task < static_cast<int>(tasks_.size()), "wait",
+          "there is no task {}; expected the number that start() returned, 0 to {}", task,
+          static_cast<int>(tasks_.size()) - 1);
   for (; done_ <= task; ++done_) {
-    running_ = done_;
-    std::exchange(pending_[static_cast<std::size_t>(done_)], {})();
-    running_ = -1;
+    Task& next = *tasks_[static_cast<std::size_t>(done_)];
+    next.may_receive = true;
+    if (!next.ended) let_run(done_);
+    if (next.error) std::rethrow_exception(next.error);
   }
+  if (done_ < static_cast<int>(tasks_.size()) && !tasks_[static_cast<std::size_t>(done_)]->begun) let_run(done_);
   note({.kind = Event::Kind::wait, .task = task});
 }
 
 void Rank::finish() {
-  if (done_ < static_cast<int>(pending_.size())) wait(static_cast<int>(pending_.size()) - 1);
+  if (done_ < static_cast<int>(tasks_.size())) wait(static_cast<int>(tasks_.size()) - 1);
 }
 
 Run run_ranks(const Cluster& cluster, const std::function<void(Rank&)>& body) {

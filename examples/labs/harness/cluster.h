@@ -55,7 +55,8 @@ struct Mail;  // what the ranks share
 /// A rank, as the code of a lab sees it: its number, messages, and a second line of work beside the first.
 class Rank {
  public:
-  Rank(Mail& mail, int rank, int size) : mail_(mail), rank_(rank), size_(size) {}
+  Rank(Mail& mail, int rank, int size);
+  ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
   int rank() const { return rank_; }  ///< 0 to size() - 1
@@ -64,14 +65,15 @@ class Rank {
   /// Sends a copy of x, and does not wait for the receiver.
   void send(const Tensor& x, int to);
   /// The next message of rank `from`; waits for it. Messages between two ranks arrive in the order of their sends. Those
-  /// of background tasks are apart from the others.
+  /// of background tasks are apart: a task receives what the task of the same number has sent.
   Tensor receive(int from);
 
   /// Says that the rank computes for so many seconds.
   void compute(double seconds, std::string_view what);
 
   /// Work beside the rank's own: messages that travel while it computes. Tasks of a rank run one after the other, in the
-  /// order of their starts. What a task writes may be read after wait(), and not before. Returns the task's number.
+  /// order of their starts. Between start() and wait(), what a task reads must not be written, and what it writes neither
+  /// read nor written. Returns the task's number.
   int start(std::function<void()> task);
   void wait(int task);  ///< returns when it is done
 
@@ -85,18 +87,20 @@ class Rank {
 
  private:
   friend struct Mail;
+  struct Task;
   Events& events() { return running_ < 0 ? record_.main : record_.tasks[static_cast<std::size_t>(running_)]; }
   void note(Event event) { events().push_back(std::move(event)); }
   void check_peer(std::string_view what, int peer) const;
   void check_collective(std::string_view what) const;
-  void finish();  // the tasks that nobody has waited for
+  void let_run(int task);  // until it pauses, or ends
+  void finish();           // the tasks that nobody has waited for
 
   Mail& mail_;
   int rank_, size_;
   Record record_;
-  std::vector<std::function<void()>> pending_;  // by task; empty once run
-  int done_ = 0;                                // tasks that have run
-  int running_ = -1;                            // the task that runs now
+  std::vector<std::unique_ptr<Task>> tasks_;
+  int done_ = 0;      // tasks that have ended
+  int running_ = -1;  // the task that runs now
 };
 
 struct Cluster {
