@@ -55,6 +55,34 @@ TEST_CASE("a background task runs beside its rank, from its start on, after the 
   CHECK(text.find("  tasks |  >>.>>.|") != std::string::npos);
 }
 
+TEST_CASE("a task sends what its tensor holds at its start, and then what it holds at the wait") {
+  run_ranks({.ranks = 2}, [](Rank& rank) {
+    Tensor x = Tensor::zeros({1});
+    float first = -1, second = -1;
+    const int task = rank.start([&] {
+      rank.send(x, 1 - rank.rank());
+      first = rank.receive(1 - rank.rank()).span<const float>()[0];
+      rank.send(x, 1 - rank.rank());
+      second = rank.receive(1 - rank.rank()).span<const float>()[0];
+    });
+    rank.start([&] { rank.send(x, 1 - rank.rank()); });
+    x.span<float>()[0] = 1;
+    rank.wait(task);
+    rank.wait(task);
+    require(first == 0 && second == 1, "test", "{} and {}", first, second);
+  });
+}
+
+TEST_CASE("tasks of a rank that fails are ended") {
+  CHECK(error_of([] {
+          run_ranks({.ranks = 2}, [](Rank& rank) {
+            rank.start([&rank] { rank.receive(1 - rank.rank()); });
+            require(rank.rank() == 1, "test", "stops");
+            rank.receive(0);
+          });
+        }) == "rank 0: trireme: [test] stops");
+}
+
 TEST_CASE("a deadlock is named at once, and so is the rank that fails") {
   CHECK(error_of([] {
           run_ranks({.ranks = 3}, [](Rank& rank) {

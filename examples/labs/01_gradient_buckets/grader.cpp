@@ -53,7 +53,7 @@ struct Reduced {
   Run run;
 };
 
-Reduced reduced(const Answers& answers, const Inputs& inputs, int ranks) {
+Reduced run_all_reduce(const Answers& answers, const Inputs& inputs, int ranks) {
   Reduced result;
   for (int rank = 0; rank < ranks; ++rank) result.x.push_back(clone(inputs.x[static_cast<std::size_t>(rank)]));
   result.run = run_ranks(
@@ -69,7 +69,7 @@ void check_sums(const Answers& answers, Grading& grading) {
   for (const std::int64_t count : {grading.pick(100, 300), 7, 1}) {
     for (const int ranks : {2, 2, grading.pick(3, 7), 8}) {  // twice: with fresh inputs
       const Inputs inputs(grading, ranks, count);
-      const Reduced result = reduced(answers, inputs, ranks);
+      const Reduced result = run_all_reduce(answers, inputs, ranks);
       for (int rank = 0; rank < ranks; ++rank)
         grading.expect(difference(fmt::format("{} ranks, x on rank {}", ranks, rank),
                                   result.x[static_cast<std::size_t>(rank)], inputs.sum,
@@ -81,7 +81,7 @@ void check_sums(const Answers& answers, Grading& grading) {
 
 void check_bits(const Answers& answers, Grading& grading) {
   const int ranks = grading.pick(3, 8);
-  const Reduced result = reduced(answers, Inputs(grading, ranks, 1000), ranks);
+  const Reduced result = run_all_reduce(answers, Inputs(grading, ranks, 1000), ranks);
   for (const Tensor& x : result.x)
     for (std::size_t i = 0; i < 1000; ++i)
       grading.expect(std::bit_cast<std::uint32_t>(x.span<float>()[i]) ==
@@ -94,7 +94,7 @@ void check_bits(const Answers& answers, Grading& grading) {
 void check_traffic(const Answers& answers, Grading& grading) {
   const int ranks = grading.pick(4, 8);
   const std::int64_t count = 120 * ranks;
-  const Reduced result = reduced(answers, Inputs(grading, ranks, count), ranks);
+  const Reduced result = run_all_reduce(answers, Inputs(grading, ranks, count), ranks);
   const std::int64_t least = 2 * (ranks - 1) * (count / ranks) * 4;
   for (int rank = 0; rank < ranks; ++rank) {
     const Record& record = result.run.ranks[static_cast<std::size_t>(rank)];
@@ -133,13 +133,13 @@ Step step_of(Grading& grading) {
   return step;
 }
 
-struct Synchronized {
+struct StepResult {
   std::vector<Tensor> gradients;  // by rank
   Run run;
 };
 
-Synchronized synchronized(const Answers& answers, const Step& step, const Inputs& inputs) {
-  Synchronized result;
+StepResult run_step(const Answers& answers, const Step& step, const Inputs& inputs) {
+  StepResult result;
   result.gradients.resize(static_cast<std::size_t>(step.ranks));
   result.run = run_ranks({.ranks = step.ranks}, [&](Rank& rank) {
     Backward backward(step.layers, step.seconds_per_layer, inputs.of(rank));
@@ -154,7 +154,7 @@ void check_gradients(const Answers& answers, Grading& grading) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     const Step step = step_of(grading);
     const Inputs inputs(grading, step.ranks, step.elements(), step.ranks);
-    const Synchronized result = synchronized(answers, step, inputs);
+    const StepResult result = run_step(answers, step, inputs);
     for (int rank = 0; rank < step.ranks; ++rank) {
       std::int64_t begin = 0;
       for (std::size_t layer = 0; layer < step.layers.size(); ++layer) {
@@ -171,7 +171,7 @@ void check_gradients(const Answers& answers, Grading& grading) {
 
 void check_buckets(const Answers& answers, Grading& grading) {
   const Step step = step_of(grading);
-  const Synchronized result = synchronized(answers, step, Inputs(grading, step.ranks, step.elements()));
+  const StepResult result = run_step(answers, step, Inputs(grading, step.ranks, step.elements()));
   const std::int64_t most = (step.elements() + step.bucket - 1) / step.bucket * 2 * (step.ranks - 1);
   const std::int64_t messages = result.run.ranks[0].messages_sent(), bytes = result.run.ranks[0].bytes_sent();
   const std::int64_t buckets = messages / (2 * (step.ranks - 1));  // pieces of each may be an element shorter
@@ -188,7 +188,7 @@ void check_buckets(const Answers& answers, Grading& grading) {
 void check_overlap(const Answers& answers, Grading& grading) {
   const Step step = step_of(grading);
   const Inputs inputs(grading, step.ranks, step.elements(), step.ranks);
-  const Synchronized result = synchronized(answers, step, inputs);
+  const StepResult result = run_step(answers, step, inputs);
   const Timeline timeline = timed(result.run, step.links);
   grading.show(timeline, "Lab 1: backward, and its buckets");
   for (const Tensor& gradients : result.gradients) grading.expect(difference("gradients", gradients, inputs.sum));

@@ -31,7 +31,7 @@ std::int64_t shard_length(std::int64_t count, int ranks) {
 }
 
 /// gradient [n, shard]: of this rank's rows, for all shards. Returns [shard]: this rank's shard of the gradient of the
-/// whole batch. The loss is a mean over rows, and all ranks have equally many.
+/// whole batch. The loss is a mean over rows, and all ranks have the same number of rows.
 Tensor mean_shard(Rank& rank, const Tensor& gradient) {
   return {};  // GAP 4
 }

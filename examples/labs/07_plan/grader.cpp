@@ -1,4 +1,4 @@
-// The grader of lab 7. What is predicted is then measured by the planner (planner.h), which has no formulas of its own:
+// The grader of lab 7. Predictions are compared with what the planner measures (planner.h). It has no formulas:
 // it runs the training program without memory, and simulates what that does.
 #include <filesystem>
 

@@ -120,7 +120,8 @@ std::int64_t Record::bytes_sent_to(int peer) const {
 }
 
 void Rank::check_peer(std::string_view what, int peer) const {
-  require(peer >= 0 && peer < size_ && peer != rank_, what,
+  require(peer != rank_, what, "rank {}: a message to or from itself; expected another rank", rank_);
+  require(peer >= 0 && peer < size_, what,
           "rank {}: there is no rank {} to exchange messages with; "
           "expected another of 0 to {}",
           rank_, peer, size_ - 1);
@@ -151,7 +152,7 @@ struct Rank::Task {
 
 namespace {
 /// Ends a task that nobody will wait for, because its rank has failed.
-struct Abandoned {};
+struct Abandoned : std::exception {};
 }  // namespace
 
 Rank::Rank(Mail& mail, int rank, int size) : mail_(mail), rank_(rank), size_(size) {}
