@@ -328,6 +328,7 @@ int main(int count, char** arguments) {
       fail(ExitCode::usage, "comm_bench",
            "--links and --svg are for --algorithms and --trace; expected one of these; give it, or drop --links and "
            "--svg");
+    if (!options.svg.empty()) require_own_kind("--svg", options.svg, drawing_file);
     if (options.algorithms || !options.trace.empty()) return bench_or_draw(app, options, processes);
     if (processes)
       return bench::run_as_process(
