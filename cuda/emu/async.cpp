@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "cuda/emu/cluster.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/traffic.h"
 
 namespace trireme::cuda::emu {
 
@@ -145,6 +146,10 @@ void cp_async(void* destination, const void* source, int bytes, int valid, Site 
   if (valid < 0 || valid > bytes) block.fault(site, fmt::format("cp.async: {} of {} bytes are valid", valid, bytes));
   if (block.race() != nullptr)
     block.race()->copy(destination, source, size, static_cast<std::size_t>(valid), __builtin_return_address(0));
+  if (block.traffic() != nullptr) {
+    block.traffic()->access(source, static_cast<std::size_t>(valid), false, __builtin_return_address(0));
+    block.traffic()->access(destination, size, true, __builtin_return_address(0));
+  }
   std::memset(destination, 0xff, size);  // undefined between issue and completion
   block.start(
       [=] {

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/traffic.h"
 #include "cuda/emu/wgmma_registers.h"
 #include "cuda/emu/zone.h"
 
@@ -55,6 +56,10 @@ Block::~Block() {
 void Block::check_races(RaceLaunch& launch, std::uint32_t block_index) {
   race_ = std::make_unique<RaceChecker>(*this, launch, block_index);
 }
+
+void Block::count_traffic(Traffic& sum) { traffic_ = std::make_unique<BlockTraffic>(*this, sum); }
+
+void Block::warp_met() { traffic_->meet(running_->index / 32 * 32, 32); }
 
 void Block::prepare(Dim3 index, Schedule schedule) {
   index_ = index;
@@ -240,6 +245,7 @@ void Block::barrier(int id, int count, bool waits, Site site) {
   const std::vector<Fiber*> waiting = std::move(barrier.arrived);
   barrier = {};
   if (race_ != nullptr) race_->barrier_complete(id);
+  if (traffic_ != nullptr && count == threads()) traffic_->barrier();
   for (Fiber* const fiber : waiting) wake(*fiber);
   give_way();
 }
@@ -271,6 +277,7 @@ void Block::check_end() {
     if (wgmma_[i].in_flight() || wgmma_registers_[i]->in_flight() != nullptr)
       fault({"end of block", 0}, "wgmma is in flight when the block ends; wait for it");
   check_zones();
+  if (traffic_ != nullptr) traffic_->end(shared_used_);
 }
 
 }  // namespace trireme::cuda::emu

@@ -104,6 +104,8 @@ struct BlockShape {
 class Cluster;      // cuda/emu/cluster.h
 class RaceChecker;  // cuda/emu/race.h
 class RaceLaunch;
+class BlockTraffic;  // cuda/emu/traffic.h
+struct Traffic;
 class WgmmaRegisters;  // cuda/emu/wgmma_registers.h
 
 class Block {
@@ -136,6 +138,7 @@ class Block {
     Rendezvous& meeting = arrive_warp(mask, what, site, argument);
     if (meeting.arrived < meeting.expected) return wait(what, site);
     complete(meeting.arguments.data());
+    if (traffic_ != nullptr && mask == ~0U) warp_met();
     leave(meeting, fiber().index / 32 * 32, 32);
   }
   /// The same for the 128 threads of a warp group.
@@ -178,6 +181,10 @@ class Block {
   void check_races(RaceLaunch& launch, std::uint32_t block_index);
   RaceChecker* race() const { return race_.get(); }  ///< null: this launch is not checked
 
+  // ---- what accesses cost (traffic.h) ------------------------------------------------------------------------------
+  void count_traffic(Traffic& sum);
+  BlockTraffic* traffic() const { return traffic_.get(); }  ///< null: this launch is not counted
+
   Fiber& fiber() const { return *running_; }
   const Fiber& fiber(int index) const { return fibers_[static_cast<std::size_t>(index)]; }
   static constexpr std::size_t kSharedSpan = 256 * 1024;  ///< with the zones; all that a wgmma descriptor can address
@@ -209,6 +216,7 @@ class Block {
   Rendezvous& arrive_warp(std::uint32_t mask, const char* what, Site site, void* argument);
   Rendezvous& arrive_group(const char* what, Site site, void* argument);
   void leave(Rendezvous& meeting, int first_thread, int width);
+  void warp_met();
   void prepare_registers(std::size_t groups);
   int used_registers() const;
   std::string register_report() const;  ///< empty: no thread waits for registers
@@ -256,6 +264,7 @@ class Block {
   std::size_t shared_used_ = 0;  ///< what a GPU would use: without zones
   std::size_t dynamic_begin_ = 0, dynamic_alignment_ = 0;
   std::unique_ptr<RaceChecker> race_;
+  std::unique_ptr<BlockTraffic> traffic_;
 };
 
 /// The block and thread that this OS thread is emulating.

@@ -27,6 +27,10 @@ void Cluster::check_races(RaceLaunch& launch, std::uint32_t first) {
   for (const auto& block : blocks_) block->check_races(launch, first++);
 }
 
+void Cluster::count_traffic(Traffic& sum) {
+  for (const auto& block : blocks_) block->count_traffic(sum);
+}
+
 void Cluster::run(std::uint64_t first, Schedule schedule) {
   for (const auto& block : blocks_) block->prepare(block_of(first++, block->shape().grid), schedule);
   try {

@@ -25,6 +25,7 @@ class Cluster {
 
   /// The blocks from `first` on (a linear index) are checked for races.
   void check_races(RaceLaunch& launch, std::uint32_t first);
+  void count_traffic(Traffic& sum);
   /// Runs the blocks from `first` on to their end. Throws the Error of the first one that misbehaves.
   void run(std::uint64_t first, Schedule schedule);
 

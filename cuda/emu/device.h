@@ -167,11 +167,12 @@ float high_half(std::uint32_t pair) {
 
 // ---- global memory --------------------------------------------------------------------------------------------------
 namespace emu {
-/// Reports the access to the race checker in its build, where memcpy would hide it (race_hooks.cpp).
+/// Moves bytes by one instruction, which loads from memory or stores to it. In the race build it reports that access
+/// once (race_hooks.cpp): the compiler might not mark a memcpy, or mark its parts.
 #if defined(__SANITIZE_THREAD__)
-void race_access(const void* at, std::size_t bytes, bool writes);
+void move(void* to, const void* from, std::size_t bytes, bool stores);
 #else
-inline void race_access(const void*, std::size_t, bool) {}
+inline void move(void* to, const void* from, std::size_t bytes, bool /*stores*/) { std::memcpy(to, from, bytes); }
 #endif
 }  // namespace emu
 
@@ -181,17 +182,15 @@ template <class V, class T>
 V load_vector(const T* from, Site site = Site::here()) {
   if (reinterpret_cast<std::uintptr_t>(from) % sizeof(V) != 0)
     emu::running_block->fault(site, "a vector load from an address that is not a multiple of its size");
-  emu::race_access(from, sizeof(V), false);
   V value;
-  std::memcpy(static_cast<void*>(&value), static_cast<const void*>(from), sizeof(V));
+  emu::move(&value, from, sizeof(V), false);
   return value;
 }
 template <class V, class T>
 void store_vector(T* to, const V& value, Site site = Site::here()) {
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(V) != 0)
     emu::running_block->fault(site, "a vector store to an address that is not a multiple of its size");
-  emu::race_access(to, sizeof(V), true);
-  std::memcpy(static_cast<void*>(to), static_cast<const void*>(&value), sizeof(V));
+  emu::move(to, &value, sizeof(V), true);
 }
 
 // ---- asynchronous copies --------------------------------------------------------------------------------------------

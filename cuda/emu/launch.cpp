@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "cuda/emu/cluster.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/traffic.h"
 
 namespace trireme::cuda {
 
@@ -76,6 +77,7 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   std::mutex mutex;
   std::map<std::uint64_t, std::exception_ptr> failures;
   const auto race = race_checking ? std::make_unique<RaceLaunch>() : nullptr;
+  Traffic* const traffic = traffic_here;
   const auto work = [&] {
     std::vector<std::unique_ptr<Stacks>> stacks;
     for (std::uint64_t i = 0; i < width; ++i)
@@ -86,6 +88,7 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
       try {
         Cluster cluster(shape, stacks, body);
         if (race != nullptr) cluster.check_races(*race, static_cast<std::uint32_t>(first));
+        if (traffic != nullptr) cluster.count_traffic(*traffic);
         cluster.run(first, schedule);
         if (race != nullptr && !(race->races.empty() && race->strays.empty())) next = clusters;
       } catch (...) {
@@ -95,8 +98,10 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
       }
     }
   };
-  // Race-checked blocks share the shadow of global memory; they run one after another, so that reports repeat.
-  const std::uint64_t most = race != nullptr ? 1 : std::max(1U, std::thread::hardware_concurrency());
+  // Race-checked blocks share the shadow of global memory; they run one after another, so that reports repeat. Counts of
+  // all blocks are added to one sum.
+  const std::uint64_t most =
+      race != nullptr || traffic != nullptr ? 1 : std::max(1U, std::thread::hardware_concurrency());
   const std::uint64_t workers = std::min(clusters, most);
   std::vector<std::thread> threads;
   for (std::uint64_t i = 1; i < workers; ++i) threads.emplace_back(work);

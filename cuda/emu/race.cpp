@@ -237,15 +237,28 @@ bool RaceChecker::touch(const View& view, const Access& access, const void* at, 
     touch_shared(view, access, offset, bytes);
     return true;
   }
-  const RaceLaunch::Found found = launch_.find(address);
-  if (found.shadow == nullptr) return false;
-  if (found.outside || launch_.find(address + bytes - 1).outside)
-    report_stray(access, [&] { return launch_.place(address) + ", outside the tensor there"; });
-  found.shadow->for_each_cell(found.byte, std::min(bytes, found.left),
-                              [&](Cell& cell, std::size_t count, std::size_t byte) {
-                                touch_cells(view, access, {*found.shadow, cell, count}, address + (byte - found.byte));
-                              });
+  const auto [range, shadow] = launch_.find(address);
+  if (range == nullptr) return false;
+  touch_global(view, access, *range, *shadow, address, bytes);
   return true;
+}
+
+void RaceChecker::touch_global(const View& view, const Access& access, const WatchedRange& range, Shadow& shadow,
+                               const std::byte* address, std::size_t bytes) {
+  const bool outside = range.outside(address) || range.outside(address + bytes - 1);
+  if (outside) report_stray(access, [&] { return range.place_outside(address, bytes); });
+  const bool write = writes(static_cast<AccessKind>(access.kind));
+  if (write && range.bytes.use == Use::input && !outside)
+    report_stray(access, [&] { return range.place(address) + ", which is an input: kernels may only read it"; });
+  const bool must_be_written = !write && range.bytes.use == Use::output && !outside;
+  const std::size_t first = range.byte_of(address);
+  shadow.for_each_cell(first, std::min(bytes, range.bytes.bytes - first),
+                       [&](Cell& cell, std::size_t count, std::size_t byte) {
+                         const std::byte* const at = range.begin + byte;
+                         if (must_be_written && cell.write.kind == 0)
+                           report_stray(access, [&] { return range.place(at) + ", which nobody wrote before"; });
+                         touch_cells(view, access, {shadow, cell, count}, at);
+                       });
 }
 
 void RaceChecker::touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes) {
@@ -305,7 +318,8 @@ void RaceChecker::report(const View& view, const Access& earlier, const Access& 
   const bool in_shared = at >= shared && at < shared + Block::kSharedSpan;
   const bool only_fence =
       in_cluster(earlier.block) && needs_fence(view, earlier) && earlier.step <= seen(view, earlier.actor);
-  launch_.races.push_back({earlier, access, only_fence, in_shared ? block_.shared_place(at) : launch_.place(at)});
+  launch_.races.push_back(
+      {earlier, access, only_fence, in_shared ? block_.shared_place(at) : launch_.find(at).range->place(at)});
 }
 
 void RaceChecker::report_stray(const Access& access, const std::function<std::string()>& what) {

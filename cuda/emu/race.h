@@ -21,26 +21,9 @@
 
 #include "cuda/emu/block.h"
 #include "cuda/emu/shadow.h"
+#include "cuda/emu/watched.h"
 
 namespace trireme::cuda::emu {
-
-/// Memory that a test gives to kernels: of its `bytes` bytes, [first, last) is the tensor.
-struct WatchedBytes {
-  std::size_t bytes, first, last;
-};
-
-/// Global memory whose accesses are checked, for as long as the object lives. Blocks of one launch are also checked
-/// against each other; launches run one after the other.
-class WatchedMemory {
- public:
-  WatchedMemory(const void* begin, WatchedBytes bytes);
-  ~WatchedMemory();
-  WatchedMemory(const WatchedMemory&) = delete;
-  WatchedMemory& operator=(const WatchedMemory&) = delete;
-
- private:
-  const std::byte* begin_;
-};
 
 /// Launches from the calling OS thread are race-checked while the object lives. Defined in race_hooks.cpp, so that only
 /// programs with kernels compiled for it can use it.
@@ -58,7 +41,7 @@ struct Race {
   std::string place;        ///< which byte of what
 };
 
-/// An access outside the watched tensor, or outside every shared allocation.
+/// An access outside the watched tensor or every shared allocation, a write to an input, a read of what nobody wrote.
 struct Stray {
   Access access;
   std::string what;
@@ -67,14 +50,12 @@ struct Stray {
 /// State of one launch: the shadow of global memory, and the races found.
 class RaceLaunch {
  public:
-  /// The shadow of the byte at `address`; shadow null: the byte is not watched.
+  /// The range that holds the byte at `address`, and its shadow; null: the byte is not watched.
   struct Found {
+    const WatchedRange* range;
     Shadow* shadow;
-    std::size_t byte, left;  ///< position in the watched range, bytes from there to its end
-    bool outside;            ///< the tensor
   };
   Found find(const std::byte* address);
-  std::string place(const std::byte* address);
   void throw_races(const char* kernel, std::uint64_t seed) const;
   /// Throws if none of the kernel's own loads and stores was seen: then the check is void.
   void require_accesses(const char* kernel) const;
@@ -88,13 +69,8 @@ class RaceLaunch {
   RaceLaunch& operator=(const RaceLaunch&) = delete;
 
  private:
-  struct Range {
-    const std::byte* begin;
-    WatchedBytes bytes;
-    std::unique_ptr<Shadow> shadow;  ///< made at the first access
-  };
-  std::vector<Range> ranges_;  ///< by address
-  std::size_t last_ = 0;
+  WatchedRanges ranges_;
+  std::vector<std::unique_ptr<Shadow>> shadows_;  ///< of each range, made at the first access
 };
 
 /// A thread's last access to four bytes of its stack, since its warp group's first wgmma.fence.
@@ -205,6 +181,8 @@ class RaceChecker {
   void touch_cells(const View& view, const Access& access, const EqualCells& cells, const std::byte* at);
   void add_read(const View& view, const Access& access, const EqualCells& cells);
   void touch_shared(const View& view, const Access& access, std::size_t offset, std::size_t bytes);
+  void touch_global(const View& view, const Access& access, const WatchedRange& range, Shadow& shadow,
+                    const std::byte* address, std::size_t bytes);
   void stack_access(AccessKind kind, const void* at, std::size_t bytes, const void* pc);
   void require_fence(const Fiber& fiber, const void* at, std::size_t bytes, Site site);
   void report(const View& view, const Access& earlier, const Access& access, const std::byte* at);
@@ -231,6 +209,8 @@ std::string describe(const std::vector<Race>& races);
 std::string describe(const std::vector<Stray>& strays);
 /// Kernel lines of an instruction, innermost call first: "tile.h:56 in gemm_sm80.cu:141".
 std::string lines_of(std::uint32_t pc);
+/// Finds the lines of many instructions at once, which takes as long as for one of them.
+void look_up_lines(const std::vector<std::uint32_t>& pcs);
 std::uint32_t program_offset(const void* pc);
 
 /// Whether launches from this OS thread are checked.

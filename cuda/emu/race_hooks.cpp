@@ -1,7 +1,11 @@
 // What the compiler calls before each load and store of a file compiled with -fsanitize=thread. The flag is used only
 // for compiling: these functions replace ThreadSanitizer's own runtime, which knows neither fibers nor blocks.
 // Everything that is not shared memory or watched memory is ignored, in particular the stacks of threads.
+#include <cstring>
+#include <utility>
+
 #include "cuda/emu/race.h"
+#include "cuda/emu/traffic.h"
 
 namespace trireme::cuda::emu {
 
@@ -12,9 +16,11 @@ thread_local bool inside = false;
 
 void seen(const void* at, std::size_t bytes, bool write, const void* pc) {
   const Block* const block = running_block;
-  if (block == nullptr || block->race() == nullptr || inside) return;
+  if (block == nullptr || inside) return;
   inside = true;
-  block->race()->instrumented(at, bytes, write ? AccessKind::write : AccessKind::read, pc);
+  if (block->race() != nullptr)
+    block->race()->instrumented(at, bytes, write ? AccessKind::write : AccessKind::read, pc);
+  if (block->traffic() != nullptr) block->traffic()->access(at, bytes, write, pc);
   inside = false;
 }
 
@@ -23,7 +29,14 @@ void seen(const void* at, std::size_t bytes, bool write, const void* pc) {
 ScopedRaceCheck::ScopedRaceCheck() { race_checking = true; }
 ScopedRaceCheck::~ScopedRaceCheck() { race_checking = false; }
 
-void race_access(const void* at, std::size_t bytes, bool write) { seen(at, bytes, write, __builtin_return_address(0)); }
+ScopedTraffic::ScopedTraffic() : previous_(std::exchange(traffic_here, &sum_)) {}
+ScopedTraffic::~ScopedTraffic() { traffic_here = previous_; }
+
+void move(void* to, const void* from, std::size_t bytes, bool stores);
+void move(void* to, const void* from, std::size_t bytes, bool stores) {
+  seen(stores ? to : from, bytes, stores, __builtin_return_address(0));
+  std::memcpy(to, from, bytes);
+}
 
 }  // namespace trireme::cuda::emu
 

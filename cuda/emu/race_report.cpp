@@ -77,33 +77,64 @@ std::uint32_t program_offset(const void* pc) {
 
 namespace {
 
-std::string find_lines(std::uint32_t pc) {
-  // A return address is the instruction after the call.
-  const std::string command = fmt::format("addr2line -i -e /proc/{}/exe {:#x}", getpid(), pc - 1);
+/// What addr2line says of each of `pcs`.
+std::vector<std::string> find_lines(const std::vector<std::uint32_t>& pcs) {
+  // -a: an address before the lines of each. A return address is the instruction after the call.
+  std::string command = fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
+  for (const std::uint32_t pc : pcs) command += fmt::format(" {:#x}", pc - 1);
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   require(pipe != nullptr, "emu", "addr2line cannot be started; it names the lines of a race. Install binutils");
-  std::string text, last;
+  std::vector<std::string> texts;
+  std::string last;
+  bool beyond = false;  // the kernel: its callers follow
   std::array<char, 4096> buffer{};
   while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe.get()) != nullptr) {
+    const bool next = std::string_view(buffer.data()).starts_with("0x");
+    if (next) texts.emplace_back();
+    if (next || texts.empty()) {
+      last.clear();
+      beyond = false;
+      continue;
+    }
     const std::string line = kernel_line(buffer.data());
-    if (line.empty() && !text.empty()) break;  // beyond the kernel: its callers
-    if (line.empty() || line == last) continue;
+    std::string& text = texts.back();
+    beyond = beyond || (line.empty() && !text.empty());
+    if (beyond || line.empty() || line == last) continue;
     text += (text.empty() ? "" : " in ") + line;
     last = line;
   }
-  return text.empty() ? fmt::format("program address {:#x}", pc) : text;
+  texts.resize(pcs.size());
+  for (std::size_t i = 0; i < pcs.size(); ++i)
+    if (texts[i].empty()) texts[i] = fmt::format("program address {:#x}", pcs[i]);
+  return texts;
+}
+
+/// addr2line needs a tenth of a second, and tests ask for the same lines under several schedules.
+struct KnownLines {
+  std::mutex mutex;
+  std::map<std::uint32_t, std::string> lines;
+};
+KnownLines& known() {
+  static KnownLines all;
+  return all;
 }
 
 }  // namespace
 
+void look_up_lines(const std::vector<std::uint32_t>& pcs) {
+  const std::lock_guard lock(known().mutex);
+  std::vector<std::uint32_t> missing;
+  for (const std::uint32_t pc : pcs)
+    if (!known().lines.contains(pc)) missing.push_back(pc);
+  if (missing.empty()) return;
+  const std::vector<std::string> lines = find_lines(missing);
+  for (std::size_t i = 0; i < missing.size(); ++i) known().lines.emplace(missing[i], lines[i]);
+}
+
 std::string lines_of(std::uint32_t pc) {
-  // addr2line needs a tenth of a second; tests of races ask for the same lines under several schedules.
-  static std::mutex mutex;
-  static std::map<std::uint32_t, std::string> found;
-  const std::lock_guard lock(mutex);
-  const auto [at, is_new] = found.try_emplace(pc);
-  if (is_new) at->second = find_lines(pc);
-  return at->second;
+  look_up_lines({pc});
+  const std::lock_guard lock(known().mutex);
+  return known().lines.at(pc);
 }
 
 std::string describe(const std::vector<Race>& races) {

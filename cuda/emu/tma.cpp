@@ -6,6 +6,7 @@
 #include "cuda/emu/async.h"
 #include "cuda/emu/cluster.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/traffic.h"
 
 namespace trireme::cuda::emu {
 
@@ -61,6 +62,15 @@ void for_each_run(const TensorMap& map, const std::array<int, 4>& start, Piece&&
     bytes = size;
   });
   finish();
+}
+
+void count_traffic(const TensorMap& map, const std::array<int, 4>& start, bool writes, const void* pc) {
+  BlockTraffic* const traffic = running_block->traffic();
+  if (traffic == nullptr) return;
+  for_each_run(map, start, [&](std::uint32_t, const std::byte* global, std::size_t run) {
+    if (global != nullptr) traffic->bulk_piece(global, run);
+  });
+  traffic->end_bulk(writes, pc);
 }
 
 /// An H100 ends a load or store whose first byte is no multiple of 16, and a store that begins before the tensor, with
@@ -137,6 +147,7 @@ void check_load(const void* destination, const TensorMap& map, int dims, const s
 void tma_load(void* destination, const TensorMap& map, int dims, std::array<int, 4> start, std::uint64_t* barrier,
               Site site) {
   check_load(destination, map, dims, start, barrier, site);
+  count_traffic(map, start, false, __builtin_return_address(0));
   start_load(*running_block, static_cast<std::byte*>(destination), map, start, barrier, __builtin_return_address(0),
              site);
   running_block->give_way();
@@ -148,6 +159,7 @@ void tma_load_multicast(void* destination, const TensorMap& map, int dims, std::
   if (blocks == 0 || blocks > 0xffffU)
     running_block->fault(site,
                          fmt::format("TMA load: the mask of blocks is {:#x}; expected 16 bits, not all 0", blocks));
+  count_traffic(map, start, false, __builtin_return_address(0));
   for (int rank = 0; rank < 16; ++rank) {
     if (((blocks >> rank) & 1U) == 0) continue;
     Block& to = running_block->cluster().peer(rank, destination, tile_bytes(map), "TMA load", site);
@@ -161,6 +173,7 @@ void tma_store(const TensorMap& map, const void* source, int dims, std::array<in
   const std::uint32_t address = check_tile(map, dims, source, "TMA store", site);
   check_start(map, start, true, "TMA store", site);
   const auto size = static_cast<std::size_t>(map.element_bytes);
+  count_traffic(map, start, true, __builtin_return_address(0));
   if (block.race() != nullptr) {
     const void* const pc = __builtin_return_address(0);
     for_each_run(map, start, [&](std::uint32_t offset, std::byte* global, std::size_t run) {

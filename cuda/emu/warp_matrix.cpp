@@ -3,6 +3,7 @@
 
 #include "cuda/emu/matrix.h"
 #include "cuda/emu/race.h"
+#include "cuda/emu/traffic.h"
 
 namespace trireme::cuda::emu {
 
@@ -22,6 +23,14 @@ void for_each_pair(int matrices, Move&& move) {
 
 const MatrixArguments& of(void* const* arguments, int lane) {
   return *static_cast<const MatrixArguments*>(arguments[lane]);
+}
+
+void count_traffic(const Block& block, int matrices, bool writes, void* const* arguments, const void* pc) {
+  for (int m = 0; block.traffic() != nullptr && m < matrices; ++m) {
+    std::array<const std::byte*, 8> rows{};
+    for (int row = 0; row < 8; ++row) rows[static_cast<std::size_t>(row)] = of(arguments, 8 * m + row).row;
+    block.traffic()->matrix(rows, writes, pc);
+  }
 }
 
 /// A lane of the running warp.
@@ -47,6 +56,7 @@ void ldmatrix(std::uint32_t* registers, int matrices, bool transpose, const void
   MatrixArguments mine{registers, static_cast<std::byte*>(const_cast<void*>(row))};
   const void* const pc = __builtin_return_address(0);
   block.meet_warp(~0U, "ldmatrix", site, &mine, [&](void* const* all) {
+    count_traffic(block, matrices, false, all, pc);
     for_each_pair(matrices, [&](int m, int lane, int r, int c) {
       std::uint16_t pair[2];
       for (int i = 0; i < 2; ++i) {
@@ -68,6 +78,7 @@ void stmatrix(const std::uint32_t* registers, int matrices, void* row, Site site
   MatrixArguments mine{const_cast<std::uint32_t*>(registers), static_cast<std::byte*>(row)};
   const void* const pc = __builtin_return_address(0);
   block.meet_warp(~0U, "stmatrix", site, &mine, [&](void* const* all) {
+    count_traffic(block, matrices, true, all, pc);
     for_each_pair(matrices, [&](int m, int lane, int r, int c) {
       std::byte* const to = of(all, 8 * m + r).row + 2 * c;
       if (block.race() != nullptr) block.race()->access_by(lane_fiber(block, lane), to, 4, AccessKind::stmatrix, pc);

@@ -1,4 +1,5 @@
-// Grades the answer to a lab: ./trireme lab N builds this program with the learner's answer, and runs it.
+// Grades the answer to a lab: ./trireme lab N builds this program with the learner's answer, and runs it. So does
+// ./trireme puzzle N, for the puzzles of examples/puzzles.
 //
 //   build/bin/lab_01                        # the checks, and the picture of a run
 //   build/bin/lab_01 --picture 01.svg       # the picture for a browser, too
@@ -37,14 +38,14 @@ std::string json_of(const Answer& answer, const Verdict& verdict, std::uint64_t 
   nlohmann::json checks = nlohmann::json::array();
   for (const Check& check : verdict.checks)
     checks.push_back({{"check", check.name}, {"passed", check.passed}, {"message", check.message}});
-  nlohmann::json line = {{"lab", answer.lab}, {"seed", seed}, {"passed", verdict.passed()}, {"checks", checks}};
+  nlohmann::json line = {{answer.kind, answer.lab}, {"seed", seed}, {"passed", verdict.passed()}, {"checks", checks}};
   if (!student.empty()) line["student"] = student;
   return line.dump();
 }
 
 int usage(std::string_view argument) {
-  fmt::print(stderr, "lab: unknown argument '{}'; expected --json, --seed N, --student NAME or --picture FILE\n",
-             argument);
+  fmt::print(stderr, "{}: unknown argument '{}'; expected --json, --seed N, --student NAME or --picture FILE\n",
+             answers().front().kind, argument);
   return static_cast<int>(ExitCode::usage);
 }
 

@@ -1,4 +1,5 @@
-// A lab's grader, and how it runs answers: each grading in a process of its own, with fresh inputs.
+// A lab's grader, and how it runs answers: each grading in a process of its own, with fresh inputs. The kernel puzzles
+// (examples/puzzles) are graded by it, too.
 //
 // A grader is a function: it calls the learner's functions, and says of each promise whether it holds:
 //
@@ -48,8 +49,9 @@ class Grading {
   /// Standard normal numbers, f32: others at every call.
   Tensor random(const Shape& shape);
 
-  /// A check. It passes unless `body` throws, or calls expect() with a sentence: the first one is its message.
-  void check(const std::string& name, const std::function<void()>& body);
+  /// A check. It passes unless `body` throws, or calls expect() with a sentence: the first one is its message. Whether
+  /// it passed.
+  bool check(const std::string& name, const std::function<void()>& body);
   /// `problem`: empty if all is well.
   void expect(const std::string& problem);
   template <class... Args>
@@ -60,7 +62,7 @@ class Grading {
   /// prediction is a function of, "4 ranks, 1000 elements".
   void predict(const std::string& what, const std::string& given, double predicted, double measured,
                double tolerance = 1e-6);
-  /// Shown after the checks: what the ranks did when.
+  /// Shown after the checks: what the ranks did when (picture.cpp).
   void show(const Timeline& timeline, const std::string& title);
   /// Shown after the checks, in the place of a timeline.
   void show(std::string text) { picture_ = std::move(text); }
@@ -73,12 +75,13 @@ class Grading {
   std::string picture_, svg_;
 };
 
-/// An answer to a lab: its functions, behind one that calls the lab's grader with them.
+/// An answer to a lab or a puzzle: its functions, behind one that calls the lab's grader with them.
 struct Answer {
-  std::string lab;   ///< "01"
+  std::string lab;   ///< its number: "01"
   std::string name;  ///< "learner", "solution", or what a wrong one does
   std::function<void(Grading&)> grade;
   std::string expected = {};  ///< of a wrong one: a part of the message with which it must fail
+  std::string kind = "lab";
 };
 /// All that this program was linked with.
 std::vector<Answer>& answers();
