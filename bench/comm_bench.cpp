@@ -27,6 +27,7 @@
 #include "bench/algorithms.h"
 #include "bench/command_line.h"
 #include "core/cores.h"
+#include "core/io.h"
 #include "cuda/runtime/open.h"
 #include "parallel/comm/algorithms/algorithm.h"
 #include "parallel/comm/nccl/launch.h"

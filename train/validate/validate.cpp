@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/io.h"
 #include "core/kernels.h"
 #include "core/nearest.h"
 #include "cuda/runtime/open.h"

@@ -104,18 +104,9 @@ class Report {
   std::uint64_t key_;
 };
 
-/// Without memory left, the kernel ends this process and no other.
-void be_killed_first() {
-  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  [[maybe_unused]] const ssize_t written = write(file, "1000", 4);  // where it cannot be asked for, it is luck
-  close(file);
-}
-
 [[noreturn]] void grade_and_exit(const Answer& answer, std::uint64_t seed, Report report) {
   const rlimit limit{most_cpu_seconds, most_cpu_seconds + 1};
   setrlimit(RLIMIT_CPU, &limit);
-  be_killed_first();
   alarm(most_seconds);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody reads the verdict any more
   Grading grading(seed, [&](const Check& check, bool ended) { report.say(check, ended); });

@@ -49,9 +49,7 @@ struct Problem {
   Problem(Grading& grading, int r, int c)
       : rows(r), columns(c), x(grading.random({r, c})), want(Tensor::zeros({c, r}, DType::f64)) {
     for (int i = 0; i < r; ++i)
-      for (int j = 0; j < c; ++j)
-        want.span<double>()[static_cast<std::size_t>(j * r + i)] =
-            double{x.span<const float>()[static_cast<std::size_t>(i * c + j)]};
+      for (int j = 0; j < c; ++j) want.span<double>()[at(j * r + i)] = double{x.span<const float>()[at(i * c + j)]};
   }
   Tensor run(const Answers& answers) const {
     Array<float> in("x", x), y("y", static_cast<std::size_t>(rows * columns));

@@ -18,7 +18,7 @@ __global__ void shifted(const float* x, float* y, int first) {
 int elements_of(int threads) {
   std::vector<bool> used(static_cast<std::size_t>(threads + 4 * kRadius));
   for (int i = 0; i < threads; ++i)
-    for (int k = -kRadius; k <= kRadius; ++k) used[static_cast<std::size_t>(2 * kRadius + i + k)] = true;
+    for (int k = -kRadius; k <= kRadius; ++k) used[at(2 * kRadius + i + k)] = true;
   return static_cast<int>(std::ranges::count(used, true));
 }
 

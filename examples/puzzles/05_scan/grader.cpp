@@ -30,9 +30,9 @@ struct Problem {
     for (int row = 0; row < r; ++row) {
       double sum = 0, magnitude = 0;
       for (int column = 0; column < c; ++column) {
-        const auto at = static_cast<std::size_t>(row * c + column);
-        magnitude += std::abs(double{x.span<const float>()[at]});
-        want.span<double>()[at] = sum += double{x.span<const float>()[at]};
+        const std::size_t element = at(row * c + column);
+        magnitude += std::abs(double{x.span<const float>()[element]});
+        want.span<double>()[element] = sum += double{x.span<const float>()[element]};
       }
       magnitudes = std::max(magnitudes, magnitude);
     }
