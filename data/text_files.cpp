@@ -168,11 +168,10 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const FirstBy
   if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
   if (!fs::is_directory(status)) {
     if (fs::is_fifo(status))
-      fail(
-          ExitCode::data, "data",
-          "{} is a pipe; expected a file or a folder; give the text to prepare_data on its standard input: zcat a.gz | "
-          "prepare_data --data -",
-          path.string());
+      fail(ExitCode::data, "data",
+           "{} is not a regular file but a pipe; expected a file or a folder; give the text to prepare_data on its "
+           "standard input: zcat a.gz | prepare_data --data -",
+           path.string());
     if (InputFile(path).size() == 0)
       fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
     return {{path}, {}};

@@ -305,7 +305,8 @@ TEST_CASE("pointers, encodings, packed files and pipes are told apart") {
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK(TextFiles(folder.path()).left_out().text() == "1 pointer of Git LFS, 1 pipe, socket or device");
   CHECK(says(error_of([&] { load_corpus(options_for(folder / "pipe", "char")); }, ExitCode::data),
-             "pipe is a pipe; expected a file or a folder; give the text to prepare_data on its standard input"));
+             "pipe is not a regular file but a pipe; expected a file or a folder; give the text to prepare_data on its "
+             "standard input"));
 }
 
 TEST_CASE("a pointer of Git LFS or a web page in the place of a file is named") {

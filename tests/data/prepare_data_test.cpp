@@ -377,7 +377,8 @@ TEST_CASE("prepare_data: what is no text is refused on standard input, too, and 
   refused("printf \"ab\\0\"" + piped, "standard input is no text, but byte 2 is zero");
   refused("printf \"version https://git-lfs.github.com/spec/v1\\noid sha256:1\\nsize 9\\n\"" + piped,
           "standard input is a pointer of Git LFS");
-  refused(program + " --tokenizer byte --out s --data <(cat a.txt)", "is a pipe; expected a file or a folder");
+  refused(program + " --tokenizer byte --out s --data <(cat a.txt)",
+          "is not a regular file but a pipe; expected a file or a folder");
   refused(program + " --train-bpe --vocab 300 --out s --data mark.txt", "there is no text; expected at least one");
   CHECK(shell_in(folder, program + " --tokenizer byte --out s --data \"no\nsuch\nfile\"") == 64);
   CHECK(content_of(folder / "said").find("no\\x0asuch\\x0afile does not exist") != std::string::npos);
