@@ -15,6 +15,7 @@
 
 #include "bench/command_line.h"
 #include "core/cores.h"
+#include "core/error.h"
 #include "core/io.h"
 #include "core/random.h"
 #include "parallel/checkpoint/checkpoint.h"
@@ -174,7 +175,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   return bench::run_benchmark(app, argc, argv, [&] {
     const fs::path folder = parent / fmt::format("checkpoint_bench.{}", ::getpid());
-    make_directories(folder);
+    if (!make_new_folder(folder))
+      fail(ExitCode::locked, "checkpoint_bench", "{} exists; expected a new folder; remove it, or start again",
+           folder.string());
     try {
       measure(folder, steps);
     } catch (...) {

@@ -10,7 +10,9 @@
 #include "core/error.h"
 #include "core/io.h"
 #include "data/mapped_file.h"
+#include "data/stand_in.h"
 #include "data/token_shard.h"
+#include "data/utf8.h"
 
 namespace trireme {
 
@@ -18,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int32_t kMagic = 20240520, kVersion = 1;
+constexpr std::int32_t kMagic = 20240520, kVersion = 1, kMagicOfLlama = 20240801;
 constexpr std::size_t kHeaderBytes = 256 * 4, kWidth = 2;
 
 template <class Expected, class Found>
@@ -27,6 +29,16 @@ template <class Expected, class Found>
   fail(ExitCode::data, "tokens", "{} byte {}: {}; expected {}, found {}; make the file again", path.string(), byte,
        what, expected, found);
 }
+
+/// Numbers with which other files of llm.c begin.
+struct OtherFile {
+  std::int32_t magic;
+  std::string_view what;
+};
+constexpr std::array other_files = {
+    OtherFile{kMagicOfLlama, "tokens of llm.c for Llama 3, whose ids have 4 bytes"},
+    OtherFile{20240522, "questions of llm.c, to be answered in evaluations"}, OtherFile{20240326, "a model of llm.c"},
+    OtherFile{20240327, "a state of llm.c, for its tests"}, OtherFile{20240328, "a tokenizer of llm.c"}};
 
 std::int32_t number_at(std::span<const std::byte> content, std::size_t index) {
   std::int32_t number = 0;
@@ -39,7 +51,65 @@ bool begins_as_llmc(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return false;
   std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&number), sizeof number);
-  return number == kMagic;
+  return number == kMagic || number == kMagicOfLlama;
+}
+
+constexpr std::int32_t swapped_bytes(std::int32_t number) {
+  const auto bits = static_cast<std::uint32_t>(number);
+  return static_cast<std::int32_t>(bits >> 24 | (bits >> 8 & 0xFF00U) | (bits << 8 & 0xFF0000U) | bits << 24);
+}
+
+constexpr std::string_view advice = "give ids of 2 bytes, or have prepare_data make shards of the text itself";
+
+void refuse_other_files(std::span<const std::byte> content, const fs::path& path) {
+  if (content.size() < sizeof(std::int32_t)) return;
+  const std::int32_t magic = number_at(content, 0);
+  for (const OtherFile& other : other_files)
+    if (magic == other.magic)
+      fail(ExitCode::data, "tokens", "{} begins with {}: {}; expected ids of 2 bytes; {}", path.string(), magic,
+           other.what, advice);
+  if (magic == swapped_bytes(kMagic))
+    fail(ExitCode::data, "tokens",
+         "{} is a token file of llm.c with big-endian numbers; expected little-endian ones; {}", path.string(), advice);
+}
+
+/// Whether nothing but printable text is in the first bytes. In ids this would be rare: both bytes of each would have
+/// to be printable.
+bool begins_as_text(std::span<const std::byte> content) {
+  constexpr std::size_t most = 1 << 16, longest_character = 4;
+  const std::string_view head(reinterpret_cast<const char*>(content.data()), std::min(content.size(), most));
+  const bool controls = std::any_of(head.begin(), head.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f') || byte == 0x7F;
+  });
+  const std::size_t valid = valid_utf8_prefix(head);
+  const bool cut = head.size() < content.size() && valid + longest_character > head.size();  // within a character
+  return !controls && (valid == head.size() || cut);
+}
+
+/// 4 or 8 if these are ids of as many bytes, of which only the lower 2 are in use; otherwise 2. A few ids prove
+/// nothing, nor do zeros alone.
+std::size_t width_of_ids(std::span<const std::byte> content) {
+  constexpr std::size_t fewest = 16;
+  if (content.size() < 2 * fewest) return 2;
+  bool used = false;
+  std::size_t width = 8;
+  for (std::size_t at = 0; at + 1 < content.size(); at += 2) {
+    const bool zero = content[at] == std::byte{0} && content[at + 1] == std::byte{0};
+    if (!zero && at % 4 != 0) return 2;
+    if (!zero && at % 8 != 0) width = 4;
+    used = used || !zero;
+  }
+  while (content.size() % width != 0) width /= 2;
+  return used ? width : 2;
+}
+
+void require_narrow(std::int64_t vocab_size) {
+  if (vocab_size > 65536)
+    fail(ExitCode::usage, "tokens",
+         "the tokenizer has {} tokens, and files of nanoGPT and llm.c have ids of 2 bytes; expected at most 65536 "
+         "tokens; choose another tokenizer, or shards of ours (prepare_data --shard-format trireme)",
+         vocab_size);
 }
 
 bool is_validation(const fs::path& path) {
@@ -70,9 +140,10 @@ class BinFile : public TokenSource {
     ids_ = reinterpret_cast<const std::uint16_t*>(file_.bytes().data() + (has_header ? kHeaderBytes : 0));
     for (std::int64_t i = 0; i < count_; ++i) {
       if (ids_[i] >= vocab_size) [[unlikely]]
-        fail(ExitCode::data, "tokens",
-             "{}: token {} is {}; expected 0 to {}; give the tokenizer that the file was made with (--tokenizer)",
-             path.string(), i, ids_[i], vocab_size - 1);
+        fail(ExitCode::data, "tokens", "{}: token {} is {}; expected 0 to {}; {}", path.string(), i, ids_[i],
+             vocab_size - 1,
+             is_big_endian(vocab_size) ? "the ids are big-endian: write them little-endian (NumPy: astype('<u2'))"
+                                       : "give the tokenizer that the file was made with (--tokenizer)");
     }
     file_.require_whole();
   }
@@ -86,6 +157,12 @@ class BinFile : public TokenSource {
   }
 
  private:
+  /// Whether all ids are in the vocabulary if their bytes are swapped.
+  bool is_big_endian(std::int64_t vocab_size) const {
+    return std::all_of(ids_, ids_ + count_,
+                       [&](std::uint16_t id) { return (id >> 8 | (id & 0xFF) << 8) < vocab_size; });
+  }
+
   MappedFile file_;
   std::int64_t count_ = 0;
   const std::uint16_t* ids_ = nullptr;
@@ -157,6 +234,7 @@ std::int64_t parse_llmc_header(std::span<const std::byte> content, const fs::pat
   if (content.size() < kHeaderBytes)
     refuse(path, content.size(), "the file ends inside the header", fmt::format("{} bytes of header", kHeaderBytes),
            fmt::format("{} bytes", content.size()));
+  refuse_other_files(content, path);
   if (const std::int32_t magic = number_at(content, 0); magic != kMagic)
     refuse(path, 0, "not a token file of llm.c", kMagic, magic);
   if (const std::int32_t version = number_at(content, 1); version != kVersion)
@@ -172,6 +250,17 @@ std::int64_t parse_llmc_header(std::span<const std::byte> content, const fs::pat
 
 std::int64_t parse_nanogpt(std::span<const std::byte> content, const fs::path& path) {
   if (content.empty()) refuse(path, 0, "the file is empty", "ids of 2 bytes", "0 bytes");
+  refuse_stand_in({reinterpret_cast<const char*>(content.data()), content.size()}, path);
+  refuse_other_files(content, path);
+  if (begins_as_text(content))
+    fail(ExitCode::data, "tokens",
+         "{} is a text, and its name that of token ids; expected ids of 2 bytes; give the text another ending, such as "
+         ".txt",
+         path.string());
+  if (const std::size_t width = width_of_ids(content); width != kWidth)
+    fail(ExitCode::data, "tokens",
+         "{} has ids of {} bytes: as ids of 2 bytes, {} would be 0; expected ids of 2 bytes; {}", path.string(), width,
+         width == 4 ? "every second one" : "three of four", advice);
   if (content.size() % kWidth != 0)
     refuse(path, content.size() - 1, "half an id at the end", "ids of 2 bytes",
            fmt::format("{} bytes", content.size()));
@@ -182,6 +271,7 @@ BinTokens open_bins(const fs::path& path, std::int64_t vocab_size) {
   const TokenFormat format = token_format(path);
   require(format == TokenFormat::nanogpt || format == TokenFormat::llmc, "tokens", "{} has no such tokens",
           path.string());
+  require_narrow(vocab_size);
   std::vector<std::shared_ptr<const TokenSource>> train, validation;
   const bool folder = fs::is_directory(path);
   for (const fs::path& file : folder ? bin_files(path) : std::vector{path}) {
@@ -196,12 +286,7 @@ BinTokens open_bins(const fs::path& path, std::int64_t vocab_size) {
 
 int write_bins(const TokenRange& tokens, TokenFormat format, const fs::path& folder, std::string_view name,
                std::int64_t vocab_size, std::int64_t file_tokens) {
-  if (vocab_size > 65536)
-    fail(ExitCode::usage, "tokens",
-         "the tokenizer has {} tokens, and files of nanoGPT and llm.c have ids of 2 bytes; expected at most 65536 "
-         "tokens; "
-         "choose another tokenizer, or --shard-format trireme",
-         vocab_size);
+  require_narrow(vocab_size);
   if (format == TokenFormat::nanogpt) {
     write_file_of(tokens, format, folder / fmt::format("{}{}", name, bin_extension));
     return 1;

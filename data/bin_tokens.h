@@ -4,6 +4,9 @@
 // 256 numbers of 4 bytes: 20240520, version 1, how many ids follow, zeros; then ids of 2 bytes (its dev/data). Both are
 // little-endian. A file ending in .bin that begins with llm.c's number is one of llm.c, another is one of nanoGPT.
 //
+// Files with wider ids, or of another order of bytes, texts and llm.c's other files are refused where they can be known:
+// read as ids of 2 bytes, they would be learned without a sign of it.
+//
 // Neither holds its tokenizer. We write tokenizer.json beside them, and look for it there.
 // Read next: data/token_shard.h (our format, which has checksums), data/corpus.h.
 #pragma once
@@ -30,7 +33,8 @@ TokenFormat token_format(const std::filesystem::path& path);
 /// The number of tokens in a file of llm.c. Throws ExitCode::data, with file, byte offset, expected and found, for
 /// another version, another size than the header says, and no tokens.
 std::int64_t parse_llmc_header(std::span<const std::byte> content, const std::filesystem::path& path);
-/// The same for a file of nanoGPT. Throws for an odd number of bytes, and no tokens.
+/// The same for a file of nanoGPT. Throws for an odd number of bytes, no tokens, llm.c's other files, a text, and ids
+/// of 4 or 8 bytes that all are below 65536.
 std::int64_t parse_nanogpt(std::span<const std::byte> content, const std::filesystem::path& path);
 
 /// The tokens of a file, or of all files of a folder: those named val* or *_val_* are for validation.
@@ -39,7 +43,8 @@ struct BinTokens {
 };
 
 /// Maps and checks the files of `path`, whose token_format() is nanogpt or llmc. Throws ExitCode::data for an id that
-/// is not below `vocab_size`, with file and index, and as the functions above do.
+/// is not below `vocab_size`, with file and index, and as the functions above do; ExitCode::usage if `vocab_size` is
+/// larger than 65536: their ids have 2 bytes.
 BinTokens open_bins(const std::filesystem::path& path, std::int64_t vocab_size);
 
 /// Writes tokens into `folder` as NAME.bin (nanoGPT), or NAME_000000.bin and so on with at most `file_tokens` each

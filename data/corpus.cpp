@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/io.h"
 #include "data/bin_tokens.h"
 #include "data/mixture.h"
 #include "data/token_shard.h"
@@ -34,6 +35,16 @@ Loaded load_text(const CorpusOptions& options, std::shared_ptr<const Tokenizer> 
   return {in_memory(std::move(buffer)), nullptr, std::move(tokenizer), files.list(), files.left_out()};
 }
 
+/// What a folder of tokens holds besides them, which is not read.
+OmittedFiles beside_tokens(const fs::path& path, std::string_view extension) {
+  OmittedFiles left_out;
+  if (!fs::is_directory(path)) return left_out;
+  for (const std::string& name : list_folder(path))
+    if (!name.starts_with('.') && name != shard_tokenizer_name && fs::path(name).extension() != extension)
+      ++left_out.beside;
+  return left_out;
+}
+
 /// Shards come with their tokenizer. A tokenizer that is asked for as well must be equal to it.
 Loaded load_shards(const CorpusOptions& options, const std::shared_ptr<const Tokenizer>& given) {
   ShardSet set = open_shards(options.path);
@@ -53,7 +64,7 @@ Loaded load_shards(const CorpusOptions& options, const std::shared_ptr<const Tok
          wanted->vocab_size(),
          given ? "make shards with this one, or give the text itself"
                : "leave --tokenizer out, or make the shards again");
-  return {std::move(set.tokens), nullptr, std::move(set.tokenizer)};
+  return {std::move(set.tokens), nullptr, std::move(set.tokenizer), {}, beside_tokens(options.path, shard_extension)};
 }
 
 /// Files of other programs do not hold their tokenizer: it may stand beside them, or be asked for.
@@ -69,7 +80,11 @@ Loaded load_bins(const CorpusOptions& options, std::shared_ptr<const Tokenizer> 
          "with; give --tokenizer bpe:PATH, sentencepiece:PATH, tiktoken:NAME:PATH or byte",
          options.path.string(), shard_tokenizer_name);
   BinTokens bins = open_bins(options.path, tokenizer->vocab_size());
-  return {std::move(bins.train), std::move(bins.validation), std::move(tokenizer)};
+  return {std::move(bins.train),
+          std::move(bins.validation),
+          std::move(tokenizer),
+          {},
+          beside_tokens(options.path, bin_extension)};
 }
 
 /// `tokenizer` is null unless the caller brought one.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/core.h>
 
@@ -12,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/io.h"
+#include "data/stand_in.h"
 #include "data/token_shard.h"
 #include "data/tokenizer.h"
 
@@ -54,19 +56,40 @@ bool is_standard_output(const fs::path& path) {
   return false;
 }
 
+/// What stands at byte `at` of a format's files.
 struct BinaryFormat {
-  std::string_view begin, text;
+  std::string_view mark, text;
+  std::size_t at = 0;
 };
 
+using std::string_view_literals::operator""sv;
+constexpr std::string_view utf16 = "UTF-16; convert it: iconv -f UTF-16 -t UTF-8";
+constexpr std::string_view utf32 = "UTF-32; convert it: iconv -f UTF-32 -t UTF-8";
 constexpr std::array binary_formats = {
-    BinaryFormat{"\x1F\x8B", "compressed by gzip; prepare_data reads it if its name ends in .gz"},
-    BinaryFormat{"\x28\xB5\x2F\xFD", "compressed by zstd; prepare_data reads it if its name ends in .zst"},
-    BinaryFormat{"\x93NUMPY", "an array of NumPy; give the text that it was made of, or name a file of ids .bin"},
-    BinaryFormat{"\xFF\xFE", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
-    BinaryFormat{"\xFE\xFF", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
-    BinaryFormat{"%PDF-", "a PDF; extract its text: pdftotext"},
+    BinaryFormat{"\x1F\x8B", "compressed by gzip; decompress it (zcat), or give prepare_data a file NAME.gz"},
+    BinaryFormat{"\x28\xB5\x2F\xFD",
+                 "compressed by zstd; decompress it (zstdcat), or give prepare_data a file NAME.zst"},
+    BinaryFormat{"\xFD\x37zXZ", "compressed by xz; decompress it: xzcat"},
+    BinaryFormat{"1AY&SY", "compressed by bzip2; decompress it: bzcat", 4},
+    BinaryFormat{"7z\xBC\xAF", "a 7-Zip archive; unpack it"},
     BinaryFormat{"PK\x03\x04", "a zip archive; unpack it"},
+    BinaryFormat{"ustar", "a tar archive; unpack it", 257},
+    BinaryFormat{"\x93NUMPY", "an array of NumPy; give the text that it was made of, or name a file of ids .bin"},
+    BinaryFormat{"%PDF-", "a PDF; extract its text: pdftotext"},
+    BinaryFormat{"\xFF\xFE\0\0"sv, utf32},  // before UTF-16, whose mark is a part of this one
+    BinaryFormat{"\0\0\xFE\xFF"sv, utf32},
+    BinaryFormat{"\xFF\xFE", utf16},
+    BinaryFormat{"\xFE\xFF", utf16},
 };
+
+/// What a binary file is, and what to do with it, for messages. Nothing: it looks like a text.
+std::optional<std::string> binary_in(std::string_view head) {
+  for (const BinaryFormat& format : binary_formats)
+    if (head.substr(std::min(format.at, head.size())).starts_with(format.mark)) return std::string(format.text);
+  const std::size_t zero = head.find('\0');
+  if (zero == std::string_view::npos) return std::nullopt;
+  return fmt::format("byte {} is zero; give a text; token ids of other programs have names that end in .bin", zero);
+}
 
 }  // namespace
 
@@ -78,7 +101,9 @@ std::string ending_of(const fs::path& path) {
 }
 
 TextFormat format_of(const fs::path& path, std::string_view head) {
-  const std::string ending = ending_of(path);
+  const std::string last = ending_of(path);
+  const bool packed = last == ".gz" || last == ".zst";
+  const std::string ending = packed ? ending_of(path.stem()) : last;
   if (ending == ".jsonl" || ending == ".ndjson") return TextFormat::jsonl;
   if (ending == ".csv") return TextFormat::csv;
   if (ending == ".tsv") return TextFormat::tsv;
@@ -89,19 +114,21 @@ TextFormat format_of(const fs::path& path, std::string_view head) {
   const std::size_t begin = next(0), line_end = std::min(head.find('\n', begin), head.size());
   if (head.substr(begin).starts_with('[') && head.substr(next(begin + 1)).starts_with('{'))
     fail(ExitCode::data, "data",
-         "{} is one JSON array, whose braces and names would be learned as text; expected JSON lines: jq -c '.[]' {} > "
-         "NAME.jsonl; prepare_data --format text takes it as it is",
-         path.string(), path.string());
+         "{0} is one JSON array, whose braces and names would be learned as text; expected JSON lines: {1} {0} | jq -c "
+         "'.[]' > NAME.jsonl; prepare_data --format text takes it as it is",
+         path.string(),
+         !packed         ? "cat"
+         : last == ".gz" ? "zcat"
+                         : "zstdcat");
   const std::string_view line = head.substr(begin, line_end - begin);
   const bool whole = line.starts_with('{') && nlohmann::json::accept(line);
   return whole && head.substr(next(line_end)).starts_with('{') ? TextFormat::jsonl : TextFormat::text;
 }
 
-std::string describe_binary(std::string_view head) {
-  for (const BinaryFormat& format : binary_formats)
-    if (head.starts_with(format.begin)) return std::string(format.text);
-  return fmt::format("byte {} is zero; give a text; token ids of other programs have names that end in .bin",
-                     head.find('\0'));
+void require_text(std::string_view head, const std::string& name) {
+  refuse_lfs_pointer(head, name);
+  if (const auto binary = binary_in(head))
+    fail(ExitCode::data, "data", "{} is no text, but {}; expected a text, a folder of texts or tokens", name, *binary);
 }
 
 std::string first_bytes(const fs::path& path) {
@@ -116,7 +143,8 @@ std::string first_bytes(const fs::path& path) {
 FileKind kind_of(const fs::path& path, std::string_view head) {
   if (is_standard_output(path)) return FileKind::own;
   if (head.empty()) return FileKind::empty;
-  if (head.find('\0') != std::string_view::npos) return FileKind::binary;
+  if (binary_in(head)) return FileKind::binary;
+  if (is_lfs_pointer(head)) return FileKind::lfs_pointer;
   if (path.filename() == shard_tokenizer_name &&
       head.find(fmt::format("\"format\": \"{}\"", tokenizer_format)) != std::string_view::npos)
     return FileKind::shard_tokenizer;  // as Tokenizer::to_json() writes it

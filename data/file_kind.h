@@ -15,13 +15,14 @@
 namespace trireme {
 
 /// `own`: this program wrote it. `own_folder`: also everything that is in its folder, and below.
-enum class FileKind : std::uint8_t { text, empty, binary, shard_tokenizer, own, own_folder };
+enum class FileKind : std::uint8_t { text, empty, binary, lfs_pointer, shard_tokenizer, own, own_folder };
 
 /// With which some editors begin a file in UTF-8. It is no part of the text.
 inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 /// What a text file holds. NAME.jsonl and NAME.ndjson hold a JSON object on each line. NAME.csv and NAME.tsv hold a
-/// table whose first row names the columns. Any other file is one text. The case of the ending does not matter.
+/// table whose first row names the columns. Any other file is one text. The case of the ending does not matter. A
+/// further ending .gz or .zst is passed over.
 enum class TextFormat : std::uint8_t { text, jsonl, csv, tsv };
 inline constexpr std::array<std::string_view, 4> text_format_names = {"text", "jsonl", "csv", "tsv"};
 /// As --format has it.
@@ -47,7 +48,9 @@ std::string first_bytes(const std::filesystem::path& path);
 /// `head`: first_bytes(). A file that is the standard output or error of this process is `own`, too.
 FileKind kind_of(const std::filesystem::path& path, std::string_view head);
 
-/// What a binary file is, and what to do with it, for messages: "compressed by gzip; prepare_data reads it, ...".
-std::string describe_binary(std::string_view head);
+/// Throws ExitCode::data if what begins with `head`, called `name` in the message, is no text: if it has a zero byte, or
+/// begins as other formats or other encodings do, or is a pointer of Git LFS. Whatever is read as text passes here, or
+/// through kind_of(), however it comes: as a file, decompressed, or from standard input.
+void require_text(std::string_view head, const std::string& name);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/lfs_pointer.h"
+#include "data/stand_in.h"
 #include "data/utf8.h"
 
 namespace trireme {
@@ -224,7 +224,7 @@ class Builder : public nlohmann::json_sax<json> {
 
 json parse_json(std::string_view text, const std::filesystem::path& path, const JsonTake& take, std::size_t first,
                 int deepest) {
-  refuse_lfs_pointer(text, path);
+  refuse_stand_in(text, path);
   ReadProgress progress{.at = 0, .event = 0, .path = &path, .first = first};
   Builder builder(progress, text, take, deepest);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)

@@ -9,8 +9,8 @@
 
 #include "core/extents.h"
 #include "data/json.h"
-#include "data/lfs_pointer.h"
 #include "data/safetensors.h"
+#include "data/stand_in.h"
 #include "data/utf8.h"
 
 namespace trireme {
@@ -67,7 +67,7 @@ class Parser {
   }
 
   std::uint64_t header_length() const {
-    refuse_lfs_pointer({reinterpret_cast<const char*>(content_.data()), content_.size()}, path_);
+    refuse_stand_in(content_, path_);
     if (content_.size() < length_bytes)
       refuse(content_.size(),
              fmt::format("the file ends here, too short for a header; expected at least {} bytes", length_bytes));

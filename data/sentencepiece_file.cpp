@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "data/bpe_builder.h"
+#include "data/stand_in.h"
 #include "data/utf8.h"
 
 namespace trireme {
@@ -175,6 +176,7 @@ std::optional<std::int32_t> SentencePieceModel::control(std::string_view text) c
 }
 
 SentencePieceModel parse_sentence_piece_model(std::string_view bytes, const fs::path& path) {
+  refuse_stand_in(bytes, path);
   SentencePieceModel model;
   try {
     model = parse(bytes, path);

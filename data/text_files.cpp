@@ -26,7 +26,8 @@ bool is_hidden(const fs::path& path) { return path.filename().string().starts_wi
 /// What a folder holds, without hidden files and folders, in any order.
 struct Entries {
   std::vector<fs::path> files, folders;
-  std::size_t links = 0;  // to folders
+  std::size_t links = 0;    // to folders
+  std::size_t special = 0;  // pipes, sockets and devices
 };
 
 Entries entries_of(const fs::path& folder) {
@@ -41,11 +42,16 @@ Entries entries_of(const fs::path& folder) {
     if (status.type() == fs::file_type::not_found)  // listed, and not there
       fail(ExitCode::data, "data",
            "{} is a symbolic link to nothing; expected a text; remove it, or bring its file back", last.string());
+    if (problem == std::errc::too_many_symbolic_link_levels)
+      fail(ExitCode::data, "data", "{} is a symbolic link that leads back to itself; expected a text; remove it",
+           last.string());
     if (!fs::status_known(status))
       fail(ExitCode::io, "data", "cannot look at {}: {}", last.string(), problem.message());
-    if (fs::is_regular_file(status)) entries.files.push_back(last);
-    if (!fs::is_directory(status)) continue;
-    if (at->is_symlink(problem)) {
+    if (fs::is_regular_file(status)) {
+      entries.files.push_back(last);
+    } else if (!fs::is_directory(status)) {
+      ++entries.special;
+    } else if (at->is_symlink(problem)) {
       ++entries.links;
     } else {
       entries.folders.push_back(last);
@@ -58,15 +64,16 @@ Entries entries_of(const fs::path& folder) {
 /// The search for texts in a folder.
 class TextSearch {
  public:
-  explicit TextSearch(std::function<bool(const fs::path&)> always) : always_(std::move(always)) {}
+  explicit TextSearch(const FirstBytes& head_of) : head_of_(head_of) {}
 
   /// `below`: not the folder that was asked for. All of such a folder is ours if one of its files says so.
   void search(const fs::path& folder, bool below) {
     Entries entries = entries_of(folder);
     found_.left_out.links += entries.links;
+    found_.left_out.special += entries.special;
     std::vector<std::pair<FileKind, fs::path>> files;
     for (fs::path& file : entries.files) {
-      const FileKind kind = kind_of(file, first_bytes(file));
+      const FileKind kind = kind_of(file, head_of_(file));
       if (below && kind == FileKind::own_folder) return leave_out(folder);
       files.emplace_back(kind, std::move(file));
     }
@@ -86,10 +93,12 @@ class TextSearch {
     if (kind == FileKind::shard_tokenizer) tokenizers_.push_back(file);
     if (kind == FileKind::empty) {
       ++found_.left_out.empty;
-    } else if (kind == FileKind::text || (kind == FileKind::binary && always_ && always_(file))) {
+    } else if (kind == FileKind::text) {
       found_.files.push_back(file);
     } else if (kind == FileKind::binary) {
       ++found_.left_out.binary;
+    } else if (kind == FileKind::lfs_pointer) {
+      ++found_.left_out.lfs_pointers;
     } else {
       add_own(file);
     }
@@ -106,7 +115,7 @@ class TextSearch {
     if (left_out.own++ == 0 || file < left_out.first_own) left_out.first_own = file;
   }
 
-  std::function<bool(const fs::path&)> always_;
+  const FirstBytes& head_of_;
   FoundTexts found_;
   std::vector<fs::path> tokenizers_;
 };
@@ -125,8 +134,11 @@ OmittedFiles& OmittedFiles::operator+=(const OmittedFiles& other) {
   if (own == 0) first_own = other.first_own;
   empty += other.empty;
   binary += other.binary;
+  lfs_pointers += other.lfs_pointers;
   own += other.own;
   links += other.links;
+  special += other.special;
+  beside += other.beside;
   return *this;
 }
 
@@ -137,13 +149,16 @@ std::string OmittedFiles::text() const {
   };
   add(empty, "empty");
   add(binary, "binary");
+  add(lfs_pointers, lfs_pointers == 1 ? "pointer of Git LFS" : "pointers of Git LFS");
   add(links, links == 1 ? "link to a folder" : "links to folders");
+  add(special, special == 1 ? "pipe, socket or device" : "pipes, sockets or devices");
+  add(beside, "beside the tokens");
   add(own, "written by Trireme");
   if (own > 0) result += fmt::format(" (the first: {})", first_own.string());
   return result;
 }
 
-FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::function<bool(const fs::path&)>& always) {
+FoundTexts find_texts(const fs::path& path, std::string_view flag, const FirstBytes& head_of) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
@@ -152,15 +167,16 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::fu
          flag);
   if (error) fail(ExitCode::io, "data", "cannot read {}: {}", path.string(), error.message());
   if (!fs::is_directory(status)) {
-    const std::string head = first_bytes(path);
-    if (head.find('\0') != std::string::npos && !(always && always(path)))
-      fail(ExitCode::data, "data", "{} is no text, but {}; expected a text, a folder of texts or tokens", path.string(),
-           describe_binary(head));
-    if (head.empty())
+    if (fs::is_fifo(status))
+      fail(ExitCode::data, "data",
+           "{} is not a regular file but a pipe; expected a file or a folder; give the text to prepare_data on its "
+           "standard input: zcat a.gz | prepare_data --data -",
+           path.string());
+    if (InputFile(path).size() == 0)
       fail(ExitCode::data, "data", "{} is empty (0 bytes); expected text; change {}", path.string(), flag);
     return {{path}, {}};
   }
-  TextSearch search(always);
+  TextSearch search(head_of);
   search.search(path, false);
   FoundTexts found = search.finish();
   const std::vector<fs::path>& tokenizers = search.tokenizers();
@@ -177,9 +193,11 @@ FoundTexts find_texts(const fs::path& path, std::string_view flag, const std::fu
 }
 
 TextFiles::TextFiles(const fs::path& path, std::string_view flag) : path_(path) {
-  FoundTexts found = find_texts(path, flag);
+  FoundTexts found = find_texts(path, flag, first_bytes);
   for (const fs::path& file : found.files) {
-    const TextFormat format = format_of(file, file == path ? first_bytes(file) : std::string());
+    const std::string head = file == path ? first_bytes(file) : std::string();  // the files of a folder are texts
+    require_text(head, file.string());
+    const TextFormat format = format_of(file, head);
     if (format != TextFormat::text)
       fail(ExitCode::usage, "data",
            "{} holds {}, whose {} and names would be learned as text; expected dialogues with --chat-template FILE, or "

@@ -1,8 +1,8 @@
 // Texts from disk: one file, or every text file of a folder, as one stream of tokens with separators between documents.
 //
 // A folder is read recursively in the order of the relative paths. Left out are hidden files and folders (a name that
-// begins with a dot), binary files (a zero byte in the first 64 KiB), empty files, and what these programs wrote
-// (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but
+// begins with a dot), binary files (by their first 64 KiB), pointers of Git LFS, empty files, and what these programs
+// wrote (data/file_kind.h): a run may be kept below its own data. If the folder has the tokenizer of token shards, but
 // neither shards nor text, the shards are missing, and the folder is refused. Links to folders are not followed, but
 // counted. A byte-order mark at the beginning of a file is no text. One file is open at a time, however many there are.
 // Between two documents stands the token `<|endoftext|>` where the vocabulary has it, and one newline otherwise. Read
@@ -24,9 +24,12 @@ namespace trireme {
 
 /// How many files of a folder were left out, and why.
 struct OmittedFiles {
-  std::size_t empty = 0, binary = 0, own = 0, links = 0;  ///< links: to folders
-  std::filesystem::path first_own;                        ///< the first one that these programs wrote
-  std::size_t all() const { return empty + binary + own + links; }
+  std::size_t empty = 0, binary = 0, lfs_pointers = 0, own = 0;
+  std::size_t links = 0;            ///< to folders
+  std::size_t special = 0;          ///< pipes, sockets and devices
+  std::size_t beside = 0;           ///< entries of a folder of tokens that are no tokens
+  std::filesystem::path first_own;  ///< the first one that these programs wrote
+  std::size_t all() const { return empty + binary + lfs_pointers + own + links + special + beside; }
   OmittedFiles& operator+=(const OmittedFiles& other);  ///< adds the numbers of another folder
   /// "2 empty, 1 binary, 8 written by Trireme (the first: run/config.json)"; empty: none.
   std::string text() const;
@@ -38,10 +41,12 @@ struct FoundTexts {
   OmittedFiles left_out;
 };
 
-/// `path` itself if it is a file, or the text files of the folder, by the rules at the top of this file. `always`:
-/// files that are no binary files, whatever is in them. Throws as TextFiles does.
-FoundTexts find_texts(const std::filesystem::path& path, std::string_view flag,
-                      const std::function<bool(const std::filesystem::path&)>& always = {});
+/// The first bytes of a file, for kind_of(): as they are, or decompressed.
+using FirstBytes = std::function<std::string(const std::filesystem::path&)>;
+
+/// `path` itself if it is a file, whatever is in it, or the text files of the folder, by the rules at the top of this
+/// file. Throws as TextFiles does.
+FoundTexts find_texts(const std::filesystem::path& path, std::string_view flag, const FirstBytes& head_of);
 
 /// A file that tokens were made of, or for token files all files of a source.
 struct SourceFile {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/stand_in.h"
 #include "data/utf8.h"
 
 namespace trireme {
@@ -71,6 +72,7 @@ std::optional<std::string> from_base64(std::string_view text) {
 
 /// The tokens of the file by rank; empty where no line has that rank.
 std::vector<std::string> read_ranks(std::string_view text, const fs::path& path) {
+  refuse_stand_in(text, path);
   std::vector<std::string> tokens;
   std::size_t number = 0;
   for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
@@ -114,7 +116,22 @@ std::string tiktoken_encodings() {
   return names;
 }
 
-std::shared_ptr<const Tokenizer> parse_tiktoken(std::string_view text, std::string_view name, const fs::path& path) {
+namespace {
+
+/// Refuses another number of ranks than that of the published file.
+void require_published(const Encoding& encoding, std::int32_t ranks, const fs::path& path) {
+  if (ranks == encoding.ranks) return;
+  std::string hint = "give the whole file";
+  for (const Encoding& other : encodings())
+    if (other.ranks == ranks) hint = fmt::format("that is the number of {0}: give tiktoken:{0}:PATH", other.name);
+  fail(ExitCode::data, "tokenizer", "{} has {} ranks; expected {}, as {} has; {}", path.string(), ranks, encoding.ranks,
+       encoding.name, hint);
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> parse_tiktoken(std::string_view text, std::string_view name, const fs::path& path,
+                                                bool published) {
   const Encoding* encoding = find_encoding(name);
   if (encoding == nullptr)
     fail(ExitCode::usage, "tokenizer", "unknown encoding {}; expected one of {}; change --tokenizer tiktoken:NAME:PATH",
@@ -129,6 +146,7 @@ std::shared_ptr<const Tokenizer> parse_tiktoken(std::string_view text, std::stri
       builder.add_bytes(std::move(token), path.string());
     }
   }
+  if (published) require_published(*encoding, lines, path);
   json specials = json::object();
   std::int32_t next = builder.size();
   for (const Special& special : encoding->specials)

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/shard_layout.h"
+#include "data/stand_in.h"
 
 namespace trireme {
 
@@ -24,6 +25,7 @@ class Checker {
   Checker(std::span<const std::byte> content, const std::filesystem::path& path) : content_(content), path_(path) {}
 
   ShardHeader header() const {
+    refuse_stand_in({reinterpret_cast<const char*>(content_.data()), content_.size()}, path_);
     expect(content_.size() >= layout::header_bytes, content_.size(), "the file ends inside the header",
            fmt::format("{} bytes of header", layout::header_bytes), fmt::format("{} bytes", content_.size()));
     const bool marked = std::memcmp(content_.data(), layout::magic.data(), layout::magic.size()) == 0;

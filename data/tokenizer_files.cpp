@@ -8,11 +8,13 @@
 // "merge_ids": left, right, left, right, ... by rank. The kind "sentencepiece" has "model": the bytes of its file,
 // spelled like tokens; and "adds_begin" and "adds_end".
 #include <algorithm>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/io.h"
 #include "data/bpe_builder.h"
 #include "data/bpe_tokenizer.h"
+#include "data/byte_alphabet.h"
 #include "data/byte_tokenizer.h"
 #include "data/char_tokenizer.h"
 #include "data/file_kind.h"
@@ -138,6 +140,29 @@ std::shared_ptr<const Tokenizer> parse_pipeline(std::string_view text, const fs:
   return std::make_shared<PipelineTokenizer>(kind, settings.dump(), builder.take(), std::move(pipeline), path.string());
 }
 
+/// Refuses a list of merges that was cut short: tokens of several bytes are made by merges, but for those that stand for
+/// something else than text, whose names have brackets. Up to one in a thousand may be names without them.
+void require_merges(const BpeMerges& model, const fs::path& vocab_path, const fs::path& merges_path) {
+  std::unordered_set<std::string> made;
+  for (const auto& [left, right] : model.merges)
+    made.insert(model.tokens[static_cast<std::size_t>(left)] + model.tokens[static_cast<std::size_t>(right)]);
+  std::size_t missing = 0;
+  std::string_view last;
+  for (const std::string& token : model.tokens) {
+    const bool name =
+        (token.starts_with('<') && token.ends_with('>')) || (token.starts_with('[') && token.ends_with(']'));
+    if (token.size() < 2 || name || made.contains(token)) continue;
+    ++missing;
+    last = token;
+  }
+  if (missing > model.tokens.size() / 1000)
+    fail(ExitCode::data, "tokenizer",
+         "{} has {} merges, which make {} tokens of {} less than it has, such as {}; expected a merge for each; it was "
+         "cut "
+         "short, or belongs to another vocabulary: bring back the whole file",
+         merges_path.string(), model.merges.size(), missing, vocab_path.string(), in_quotes(spell_bytes(last)));
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> parse_hugging_face(std::string_view vocab, const fs::path& vocab_path,
@@ -164,7 +189,9 @@ std::shared_ptr<const Tokenizer> parse_hugging_face(std::string_view vocab, cons
     builder.add_merge(line, fmt::format("{} byte {}: line {}", merges_path.string(), at, number));
   }
   const auto end_of_text = builder.find(end_of_text_name);
-  return std::make_shared<BpeTokenizer>(BpeVocabulary{builder.take(), end_of_text}, vocab_path.string());
+  BpeMerges model = builder.take();
+  require_merges(model, vocab_path, merges_path);
+  return std::make_shared<BpeTokenizer>(BpeVocabulary{std::move(model), end_of_text}, vocab_path.string());
 }
 
 namespace {
@@ -295,7 +322,7 @@ std::shared_ptr<const Tokenizer> load_bpe(const fs::path& path) {
 
 std::shared_ptr<const Tokenizer> load_tiktoken(std::string_view encoding, const fs::path& path) {
   require_exists(path, "tiktoken:NAME:PATH");
-  return parse_tiktoken(read_file(path, read_limits::tokenizer), encoding, path);
+  return parse_tiktoken(read_file(path, read_limits::tokenizer), encoding, path, true);
 }
 
 }  // namespace trireme

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "check/explore/explorer.h"
+#include "core/error.h"
 #include "core/io.h"
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
@@ -51,10 +52,14 @@ std::vector<Case> read_cases(const std::string& path) {
 
 std::sig_atomic_t volatile interrupted = 0;
 
-/// The working folder; removed at the end, also after an error.
+/// The working folder, a new one; removed at the end, also after an error.
 struct WorkFolder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("trireme_explore.{}", ::getpid());
-  WorkFolder() = default;
+  WorkFolder() {
+    if (!make_new_folder(path))
+      fail(ExitCode::locked, "explore", "{} exists; expected a new folder to work in; remove it, or start again",
+           path.string());
+  }
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
   ~WorkFolder() {

@@ -5,7 +5,8 @@
 //   build/bin/prepare_data --data README.md --out build/shards3 --tokenizer bpe:build/shards2
 //
 // Texts are read once, in constant memory, by any number of workers: data/prepare/prepare.h. The folder --out is
-// complete or does not exist: everything is written to OUT.partial, which is renamed at the end. If the program is
+// complete or does not exist: everything is written to OUT.partial, which is renamed at the end (data/prepare/
+// work_folder.h). If the program is
 // killed, the same command goes on where it was. If the texts are at fault, OUT.partial is removed.
 // Read next: data/prepare/prepare.h, data/token_shard.h, data/bpe_train.h, docs/data.md.
 #include <fmt/core.h>
@@ -23,6 +24,8 @@
 #include "core/parallel_for.h"
 #include "data/bin_tokens.h"
 #include "data/prepare/prepare.h"
+#include "data/prepare/work_folder.h"
+#include "data/utf8.h"
 #include "train/options/flags.h"
 #include "train/program/launcher.h"
 #include "train/program/program.h"
@@ -204,11 +207,12 @@ std::shared_ptr<const Tokenizer> choose_tokenizer(const Options& o, const TextIn
   return make_tokenizer(o.tokenizer, {});
 }
 
-/// Removes everything from a work folder that is not part of the result, the note about the job last.
+/// Removes a job's files that are not part of the result, the note about the job last.
 void remove_traces(const fs::path& folder, TokenFormat format) {
   const std::string_view tokens = format == TokenFormat::trireme ? shard_extension : bin_extension;
   for (const std::string& name : list_folder(folder))
-    if (fs::path(name).extension() != tokens && name != shard_tokenizer_name && name != prepare_state_name)
+    if (is_prepare_file(name) && fs::path(name).extension() != tokens && name != shard_tokenizer_name &&
+        name != prepare_state_name)
       remove_file(folder / name);
   remove_file(folder / prepare_state_name);
 }
@@ -224,7 +228,6 @@ void convert(const fs::path& from, const fs::path& to, const Options& o) {
     write_bins(all.part(train, all.count() - train), o.shard_format, to, "val", vocab, o.prepare.shard_tokens);
 }
 
-constexpr const char* lock_name = ".lock";  // hidden: the work folder may lie in the folder of the texts
 constexpr std::string_view told_to_stop = "trireme: told to stop: the same command goes on where it was\n";
 
 /// One start of the program.
@@ -238,8 +241,9 @@ class Job {
     out_ = folder_to_make(o_.out);
     work_ = work_folder(out_);
     RemovedOnSignal on_signal;
+    require_own_folder(work_);
     make_temporary_folder({}, work_);
-    const FileLock lock(work_ / lock_name, [](const std::string& text) { Screen::of_process().warning(text); });
+    const FileLock lock(work_ / prepare_lock_name, [](const std::string& text) { Screen::of_process().warning(text); });
     if (is_there(work_ / prepare_state_name)) {
       on_signal.keep(told_to_stop);
     } else {
@@ -261,7 +265,7 @@ class Job {
       // change.
       const bool may_go_on = error.code() == ExitCode::io || error.code() == ExitCode::retryable ||
                              (goes_on_ && error.code() == ExitCode::usage);
-      if (same_job_ && !(may_go_on && is_there(work_ / prepare_state_name))) remove_folder(work_);
+      if (same_job_ && !(may_go_on && is_there(work_ / prepare_state_name))) remove_job(work_);
       if (same_job_ && is_there(work_ / prepare_state_name))
         throw PlacedError(error, "", "the same command goes on where it was");
       throw;
@@ -294,7 +298,7 @@ class Job {
       return true;
     }
     for (const std::string& name : list_folder(work_))
-      if (name != lock_name) remove_file(work_ / name);
+      if (is_prepare_file(name) && name != prepare_lock_name) remove_file(work_ / name);
     tokenizer_ = choose_tokenizer(o_, inputs_);
     if (o_.shard_format != TokenFormat::trireme) require_narrow(*tokenizer_);
     tokenizer_->save(work_ / shard_tokenizer_name);
@@ -329,11 +333,11 @@ class Job {
   std::int64_t tokens() const { return state_.shards.first_token + state_.shards.tokens; }
 
   void tell() const {
-    const std::string from =
-        o_.data == standard_input
-            ? "standard input"
-            : fmt::format("{}, {} bytes in {} files, {} left out{}{}", o_.data, inputs_.bytes(), inputs_.files.size(),
-                          inputs_.left_out.all(), inputs_.left_out.all() == 0 ? "" : ": ", inputs_.left_out.text());
+    const std::string from = o_.data == standard_input
+                                 ? "standard input"
+                                 : fmt::format("{}, {} bytes in {} files, {} left out{}{}", safe_line(o_.data),
+                                               inputs_.bytes(), inputs_.files.size(), inputs_.left_out.all(),
+                                               inputs_.left_out.all() == 0 ? "" : ": ", inputs_.left_out.text());
     const PrepareCounts& c = state_.counts;
     const FilterCounts& f = c.left_out;
     const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
@@ -343,8 +347,8 @@ class Job {
         "tokenizer: {}, vocabulary {}\n"
         "wrote {}: {} tokens, shards: {}, {:.1f} s\n",
         from, c.documents, c.bytes, f.too_short, f.too_long, f.non_letters, c.duplicates, tokenizer_->name(),
-        tokenizer_->vocab_size(), o_.out, tokens(), (tokens() + o_.prepare.shard_tokens - 1) / o_.prepare.shard_tokens,
-        seconds));
+        tokenizer_->vocab_size(), safe_line(o_.out), tokens(),
+        (tokens() + o_.prepare.shard_tokens - 1) / o_.prepare.shard_tokens, seconds));
   }
 
   using Clock = std::chrono::steady_clock;

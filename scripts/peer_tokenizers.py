@@ -246,10 +246,10 @@ def compare_tokenizer_json(c, name, tokenizer):
 
 
 ALL_NAMES = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>"]
-ENCODINGS = {  # their pattern and special tokens
-    "r50k_base": (made_by.GPT2, ALL_NAMES[:1]),
-    "cl100k_base": (made_by.CL100K, ALL_NAMES),
-    "o200k_base": (made_by.O200K, [ALL_NAMES[0], ALL_NAMES[4]]),
+ENCODINGS = {  # their pattern, the number of their ranks, and their special tokens
+    "r50k_base": (made_by.GPT2, 50256, {ALL_NAMES[0]: 50256}),
+    "cl100k_base": (made_by.CL100K, 100256, dict(zip(ALL_NAMES, [100257, 100258, 100259, 100260, 100276]))),
+    "o200k_base": (made_by.O200K, 199998, {ALL_NAMES[0]: 199999, ALL_NAMES[4]: 200018}),
 }
 
 
@@ -261,10 +261,11 @@ def ranks_of(tokenizer):
 
 def compare_ranks(c, name, ranks):
     path = c.o.work / "ranks.tiktoken"
+    pattern, count, specials = ENCODINGS[name]
+    # A file with another number of ranks is refused: the rest are tokens that no merge makes.
+    ranks = ranks | {b"\xff\xfe\xff" + rank.to_bytes(4, "big"): rank for rank in range(len(ranks), count)}
     path.write_text("".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()))
-    pattern, specials = ENCODINGS[name]
-    encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks,
-                                 special_tokens={special: len(ranks) + i for i, special in enumerate(specials)})
+    encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
     tokenizer = f"tiktoken:{name}:{path}"
 
     def show(i):

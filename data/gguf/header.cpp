@@ -8,6 +8,7 @@
 #include "core/extents.h"
 #include "data/gguf/file.h"
 #include "data/gguf/numbers.h"
+#include "data/stand_in.h"
 #include "data/utf8.h"
 
 namespace trireme {
@@ -182,6 +183,7 @@ std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) {
 }  // namespace
 
 GgufLayout parse_gguf(std::string_view content, const std::filesystem::path& path) {
+  refuse_stand_in(content, path);
   Parser p(content, path);
   GgufLayout layout;
   layout.version = read_version(p);

@@ -25,19 +25,17 @@ BlockReader::BlockReader(const TextInputs& inputs, const BlockOptions& options, 
 
 BlockReader::~BlockReader() = default;
 
-std::string BlockReader::name() const { return input().is_standard_input() ? "standard input" : input().path.string(); }
-
 void BlockReader::fail_too_long() const {
   if (input().format == TextFormat::text)
     fail(ExitCode::data, "data",
          "{} line {}: {} bytes of text and no place to cut them; expected at most {}: {}; cut the file, or choose "
          "another tokenizer",
-         name(), at_.line, pending_.size(), options_.longest_text,
+         input().name(), at_.line, pending_.size(), options_.longest_text,
          options_.whole_texts
              ? "filters and duplicates need a whole document in memory"
              : "this tokenizer needs a whole document, or this text has no line that ends with a word");
-  fail(ExitCode::data, "data", "{} line {}: a record of more than {} bytes; expected at most that; is this {}?", name(),
-       at_.line, longest_record, name_of(input().format));
+  fail(ExitCode::data, "data", "{} line {}: a record of more than {} bytes; expected at most that; is this {}?",
+       input().name(), at_.line, longest_record, name_of(input().format));
 }
 
 /// Reads more into pending_; false at the end.
@@ -76,6 +74,7 @@ void BlockReader::open() {
   const InputPosition from = at_;
   at_ = {.file = from.file};
   fill();
+  require_text(std::string_view(pending_).substr(0, sniffed_bytes), input());
   if (std::string_view(pending_).starts_with(byte_order_mark)) {
     note(byte_order_mark);
     pending_.erase(0, byte_order_mark.size());
@@ -99,7 +98,7 @@ void BlockReader::read_header() {
   if (end == 0) end = pending_.size();
   const std::string header = pending_.substr(0, end);
   std::vector<std::string> names;
-  const std::string file = name();
+  const std::string file = input().name();
   CsvReader(header, input().format == TextFormat::tsv ? '\t' : ',', file).next(names);
   column_ = csv_column(names, options_.text_field, file);
   note(header);
@@ -122,7 +121,7 @@ void BlockReader::skip_to(std::uint64_t offset) {
   while (at_.offset < offset) {
     if (pending_.empty() && !fill())
       fail(ExitCode::data, "data", "{} ends at byte {} of its text; expected at least {}, as when this job began",
-           name(), at_.offset, offset);
+           input().name(), at_.offset, offset);
     const std::size_t count = std::min<std::uint64_t>(pending_.size(), offset - at_.offset);
     note(std::string_view(pending_).substr(0, count));
     pending_.erase(0, count);
@@ -139,7 +138,7 @@ bool BlockReader::next(TextBlock& block) {
     const bool last = at_end_ && end == pending_.size();
     if (end > 0 || at_.inside) {
       block.format = input().format;
-      block.file = name();
+      block.file = input().name();
       block.column = column_;
       block.begin = at_;
       block.begins = !at_.inside;

@@ -47,7 +47,6 @@ class BlockReader {
 
  private:
   const TextInput& input() const { return inputs_.files[static_cast<std::size_t>(at_.file)]; }
-  std::string name() const;
   void open();
   bool fill();
   void read_header();

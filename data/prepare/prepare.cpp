@@ -26,6 +26,10 @@ std::vector<std::int32_t> separator_of(const Tokenizer& tokenizer) {
   }
 }
 
+[[noreturn]] void refuse_no_text() {
+  fail(ExitCode::data, "data", "there is no text; expected at least one character; change --data");
+}
+
 /// One run of write_shards().
 class Writing {
  public:
@@ -35,7 +39,7 @@ class Writing {
         folder_(folder),
         state_(state),
         writer_(folder, tokenizer, options.shard_tokens, state.shards) {
-    if (options.deduplicate) seen_ = std::make_unique<DocumentSet>(folder / "seen.part", state.seen);
+    if (options.deduplicate) seen_ = std::make_unique<DocumentSet>(folder / seen_documents_name, state.seen);
   }
 
   const DocumentSet* seen() const { return seen_.get(); }
@@ -149,8 +153,7 @@ std::shared_ptr<const Tokenizer> char_tokenizer_of(const TextInputs& inputs, con
   });
   if (documents > 1) set.add(kNewline);  // the separator
   std::vector<char32_t> characters = set.characters();
-  if (characters.empty())
-    fail(ExitCode::data, "data", "there is no text; expected at least one character; change --data");
+  if (characters.empty()) refuse_no_text();
   return std::make_shared<CharTokenizer>(std::move(characters));
 }
 
@@ -170,6 +173,7 @@ std::shared_ptr<const Tokenizer> learn_bpe(const TextInputs& inputs, const std::
       bytes += static_cast<std::int64_t>(text.size());
     });
   }
+  if (bytes == 0) refuse_no_text();
   std::vector<std::string_view> views(texts.begin(), texts.end());
   if (views.size() > 1) views.push_back(kNewline);
   return std::make_shared<BpeTokenizer>(train_bpe(views, vocab_size), "the trained vocabulary");

@@ -15,6 +15,7 @@
 namespace trireme {
 
 inline constexpr std::string_view prepare_state_name = "progress.json";
+inline constexpr std::string_view seen_documents_name = "seen.part";  ///< hashes of documents: DocumentSet
 
 /// What prepare_data is asked for, besides texts and tokenizer.
 struct PrepareOptions {

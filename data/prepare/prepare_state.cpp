@@ -38,9 +38,12 @@ void for_each_switch(State& s, const F& f) {
   f("complete", s.complete);
 }
 
+std::string remedy(const std::filesystem::path& path) {
+  return fmt::format("remove the folder {} to begin anew", path.parent_path().string());
+}
+
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
-  fail(ExitCode::data, "prepare", "{}: {}; expected what prepare_data writes; remove its folder to begin anew",
-       path.string(), what);
+  fail(ExitCode::data, "prepare", "{}: {}; expected what prepare_data writes; {}", path.string(), what, remedy(path));
 }
 
 }  // namespace
@@ -55,7 +58,12 @@ std::string to_text(const PrepareState& state) {
 }
 
 PrepareState parse_prepare_state(std::string_view text, const std::filesystem::path& path) {
-  const json all = parse_json(text, path);
+  json all;
+  try {
+    all = parse_json(text, path);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.where(), fmt::format("{}; {}", error.reason(), remedy(path)));
+  }
   if (!all.is_object() || !all.contains("format") || all["format"] != kFormat) refuse(path, "another format");
   PrepareState state;
   for_each_number(state, [&](const char* name, std::int64_t& number) { number = json_count(all, name, path); });

@@ -29,6 +29,7 @@ struct TextInput {
   std::uint64_t bytes = 0;    ///< as stored; 0 for standard input
   std::int64_t modified = 0;  ///< when, by the file system's clock; 0 for standard input
   bool is_standard_input() const { return path == standard_input; }
+  std::string name() const { return is_standard_input() ? "standard input" : path.string(); }  ///< for messages
 };
 
 /// All inputs of a path, in the order of their names.
@@ -42,8 +43,11 @@ struct TextInputs {
   }
 };
 
+/// Throws ExitCode::data unless the input, whose decompressed text begins with `head`, may be a text: data/file_kind.h.
+void require_text(std::string_view head, const TextInput& input);
+
 /// The inputs that `path` names: a file, a folder, or "-". `format`: of all of them; not set: by name. In a folder,
-/// files are left out by the rules of data/text_files.h, but compressed ones are read.
+/// files are left out by the rules of data/text_files.h; compressed ones by what is in them.
 /// Throws ExitCode::usage if `path` does not exist, ExitCode::data if there is nothing to read.
 TextInputs find_text_inputs(const std::filesystem::path& path, std::optional<TextFormat> format);
 

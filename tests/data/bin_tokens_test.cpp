@@ -117,11 +117,58 @@ TEST_CASE("malformed files of nanoGPT and llm.c are refused with file and byte")
     refused(little({20240520, 1, count}, 4) + good.substr(12), " byte 8: no tokens");
   refused(little({20240520, 1, 0x7FFFFFFF}, 4) + good.substr(12), " byte 1044: the file has the wrong size");
   refused("", " byte 0: the file is empty");
-  refused("abc", " byte 2: half an id at the end");
+  refused("\1\2\3", " byte 2: half an id at the end");
   refused(little({1, 2, 256, 3}, 2), ": token 2 is 256; expected 0 to 255");
   std::filesystem::create_directories(folder / "only");
   write_plainly(folder / "only" / "val.bin", little({1, 2, 3}, 2));
   CHECK(says(error_of([&] { load_corpus({folder / "only", "byte", 0, 1}); }, ExitCode::data), "but none to train on"));
+}
+
+TEST_CASE("files that are not ids of 2 bytes are refused where this can be known") {
+  const TempFolder folder;
+  const auto path = folder / "train.bin";
+  std::vector<std::uint32_t> ids = {0, 255, 256, 65535}, wide;
+  for (std::uint32_t i = 0; i < 100; ++i) ids.push_back(i * 7);
+  for (const std::uint32_t id : ids) wide.insert(wide.end(), {id, 0});
+  const auto message = [&](const std::string& bytes, ExitCode code = ExitCode::data, const char* tokenizer = "byte") {
+    write_plainly(path, bytes);
+    return error_of([&] { load_corpus({path, tokenizer, 0, 1}); }, code);
+  };
+  CHECK(says(message(little(ids, 4)), "train.bin has ids of 4 bytes: as ids of 2 bytes, every second one would be 0"));
+  CHECK(says(message(little(wide, 4)), "train.bin has ids of 8 bytes: as ids of 2 bytes, three of four would be 0"));
+  CHECK(says(message("A text of printable characters, of any length. \xC3\xBC\n"), "train.bin is a text"));
+  CHECK(says(message("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n"), "a pointer of Git LFS"));
+  for (const std::uint32_t magic : {20240801U, 20240522U, 20240326U, 20240327U, 20240328U})
+    CHECK(says(message(little({magic, 7, 500}, 4) + std::string(2012, '\1')), fmt::format("begins with {}: ", magic)));
+  CHECK(says(message(std::string("\x01\x34\xD8\x88", 4) + std::string(2044, '\1')), "llm.c with big-endian numbers"));
+  std::string big;
+  for (const std::uint32_t id : counted(100, 1)) big += {static_cast<char>(id >> 8), static_cast<char>(id)};
+  CHECK(says(message(big), "token 0 is 256; expected 0 to 255; the ids are big-endian"));
+  // A few ids, or zeros alone, prove nothing.
+  for (const std::string& fine : {little({1, 0, 2, 0}, 2), std::string(200, '\0'), little(counted(256), 2)}) {
+    write_plainly(path, fine);
+    CHECK_NOTHROW(load_corpus({path, "byte", 0, 1}));
+  }
+  std::filesystem::create_directories(folder / "llama");
+  write_plainly(folder / "llama" / "fineweb_train_000001.bin", little({20240801, 7, 100}, 4) + std::string(1412, '\0'));
+  CHECK(says(error_of(
+                 [&] {
+                   load_corpus({folder / "llama", "byte", 0, 1});
+                 },
+                 ExitCode::data),
+             "tokens of llm.c for Llama 3, whose ids have 4 bytes"));
+  write_plainly(path, little(counted(256), 2));
+  CHECK(says(error_of([&] { open_bins(path, 65537); }, ExitCode::usage), "the tokenizer has 65537 tokens"));
+}
+
+TEST_CASE("what stands beside tokens is counted") {
+  const TempFolder folder;
+  write_plainly(folder / "train.bin", little(counted(256), 2));
+  ByteTokenizer().save(folder / shard_tokenizer_name);
+  CHECK(load_corpus({folder.path(), std::nullopt, 0, 1}).left_out.all() == 0);
+  write_plainly(folder / "input.txt", "a text");
+  write_plainly(folder / ".hidden", "");
+  CHECK(load_corpus({folder.path(), std::nullopt, 0, 1}).left_out.text() == "1 beside the tokens");
 }
 
 }  // namespace bin_tokens_test

@@ -277,6 +277,12 @@ TEST_CASE("our file and the Hugging Face layout hold the same tokenizer") {
   CHECK(caught([&] { load_bpe(other.path()); }).has("not in the vocabulary"));
   write_file(other / "tiny_merges.txt", merges + "e s\n");
   CHECK(caught([&] { load_bpe(other.path()); }).has("repeats an earlier one"));
+  const std::string cut = merges.substr(0, merges.rfind('\n', merges.size() - 2) + 1);
+  for (const auto& [text, count] :
+       {std::pair(cut, 12), std::pair(std::string("#version: 0.2\n"), 0), std::pair(std::string(), 0)}) {
+    write_file(other / "tiny_merges.txt", text);
+    CHECK(caught([&] { load_bpe(other.path()); }).has(fmt::format("tiny_merges.txt has {} merges, which make", count)));
+  }
   write_file(other / "tiny_vocab.json", R"({"a": 0, "b": 5})");
   CHECK(caught([&] { load_bpe(other.path()); }).has("tiny_vocab.json byte 9: token \"b\" has id 5, but none has 1"));
   write_file(other / "tiny_vocab.json", R"({"a": 0, "b": 0})");

@@ -175,12 +175,29 @@ TEST_CASE("folders and files of published models are found by --tokenizer") {
   CHECK(tokenizer->name() == "bpe");
   write_file(folder / "x.tiktoken", golden()["tiktoken"][0]["ranks"].get<std::string>());
   const std::string ranks = (folder / "x.tiktoken").string();
-  CHECK(make_tokenizer("tiktoken:o200k_base:" + ranks, {})->hash() == golden_tiktoken("o200k_base")->hash());
   const Caught unknown = caught([&] { make_tokenizer("tiktoken:gpt5:" + ranks, {}); });
   CHECK(unknown.code == ExitCode::usage);
   CHECK(unknown.has("expected one of r50k_base, p50k_base, cl100k_base, o200k_base, llama3, qwen2"));
   CHECK(caught([&] { make_tokenizer("tiktoken:o200k_base", {}); }).code == ExitCode::usage);
   CHECK(caught([&] { make_tokenizer("tiktoken:o200k_base:/nowhere", {}); }).code == ExitCode::usage);
+}
+
+TEST_CASE("a file of ranks has as many as the published one of its encoding") {
+  const TempFolder folder;
+  const std::string path = (folder / "x.tiktoken").string(), few = golden()["tiktoken"][0]["ranks"];
+  const auto count = static_cast<int>(std::count(few.begin(), few.end(), '\n'));
+  const auto refused = [&](const std::string& encoding) {
+    return error_of([&] { make_tokenizer("tiktoken:" + encoding + ":" + path, {}); }, ExitCode::data);
+  };
+  write_plainly(path, few);
+  CHECK(says(refused("r50k_base"), fmt::format("x.tiktoken has {} ranks; expected 50256, as r50k_base has", count)));
+  std::string text = few;  // the rest: tokens of six bytes, written as eight characters
+  for (int rank = count; rank < 50256; ++rank) text += fmt::format("{:08} {}\n", rank, rank);
+  write_plainly(path, text);
+  const auto tokenizer = make_tokenizer("tiktoken:r50k_base:" + path, {});
+  CHECK(tokenizer->end_of_text() == 50256);
+  CHECK(tokenizer->hash() == parse_tiktoken(text, "r50k_base", path)->hash());
+  CHECK(says(refused("cl100k_base"), "that is the number of r50k_base: give tiktoken:r50k_base:PATH"));
 }
 
 TEST_CASE("a token that stands only beside tokenizer.json is refused, because transformers would add it") {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/io.h"
 #include "data/corpus.h"
+#include "data/prepare/work_folder.h"
 #include "helpers.h"
 #include "tests/support/files.h"
 
@@ -292,4 +293,93 @@ TEST_CASE("prepare_data writes the files of nanoGPT and llm.c, from text and fro
   const Corpus shards = load_corpus({folder / "shards", std::nullopt, 0.1, 8});
   CHECK(nano.train.count() == shards.train.count());
   CHECK(prepare_data(folder, fmt::format("--data {} --out {}", out("nano"), out("again"))).code == 64);
+}
+
+TEST_CASE("prepare_data removes only files that it made itself") {
+  const TempFolder folder;
+  const auto job = [&](const std::string& flags) {
+    const int code = shell_in(folder, program + " --tokenizer byte --out c " + flags);
+    return fmt::format("{} {}", code, content_of(folder / "said"));
+  };
+  write_plainly(folder / "a.txt", "a text");
+  fs::create_directory(folder / "c.partial");
+  const auto refused = [&](const std::string& flags, std::string_view what) {
+    const std::string said = job(flags);
+    CAPTURE(said);
+    CHECK(said.starts_with("73 "));
+    CHECK(said.find(what) != std::string::npos);
+    CHECK_FALSE(fs::exists(folder / "c"));
+  };
+  write_plainly(folder / "c.partial" / "t.txt", "the only copy");
+  refused("--data c.partial", "c.partial is where this job would work, and t.txt in it is not of prepare_data");
+  refused("--data a.txt", "t.txt in it is not of prepare_data");
+  write_plainly(folder / "c.partial" / ".lock", "");
+  write_plainly(folder / "c.partial" / "progress.json", "{}");
+  refused("--data a.txt", "t.txt in it is not of prepare_data");
+  CHECK(content_of(folder / "c.partial" / "t.txt") == "the only copy");
+  fs::remove(folder / "c.partial" / "t.txt");
+  fs::create_directories(folder / "c.partial" / "tokenizer.json");
+  refused("--data a.txt", "tokenizer.json in it is not of prepare_data");
+  fs::remove_all(folder / "c.partial");
+  // Shards that somebody has given this name: they have no lock.
+  REQUIRE(job("--data a.txt").starts_with("0 "));
+  fs::rename(folder / "c", folder / "c.partial");
+  refused("--data a.txt", "but no .lock of a stopped job");
+  CHECK(list_folder(folder / "c.partial") == std::vector<std::string>{"tokenizer.json", "tokens_00000.tokens"});
+  // What a killed job has left.
+  write_plainly(folder / "c.partial" / ".lock", "");
+  write_plainly(folder / "c.partial" / "tokenizer.json.tmp.17.3", "{");
+  const std::string said = job("--data a.txt");
+  CHECK_MESSAGE(said.starts_with("0 "), said);
+  CHECK(temporaries(folder) == 0);
+}
+
+TEST_CASE("prepare_data: a file of somebody else in a finished folder stays, and a damaged note has a remedy") {
+  const TempFolder folder;
+  write_plainly(folder / "a.txt", "a text");
+  const auto job = [&] { return shell_in(folder, program + " --tokenizer byte --out c --data a.txt --workers 1"); };
+  fs::create_directory(folder / "c.partial");
+  write_plainly(folder / "c.partial" / ".lock", "");
+  write_plainly(folder / "c.partial" / "progress.json", "{\n \"bytes\": 4");
+  CHECK(job() == 65);
+  CHECK(content_of(folder / "said").find("remove the folder c.partial to begin anew") != std::string::npos);
+  CHECK(fs::exists(folder / "c.partial" / "progress.json"));
+  for (const char* name : {"notes.txt", "tokens_1x.tokens", "train_.bin", "progress.json.tmp.x", "progress.json.old"})
+    CHECK_FALSE(is_prepare_file(name));
+  for (const char* name : {".lock", "progress.json", "progress.json.tmp.12.0", "tokenizer.json", "tokens_00000.tokens",
+                           "documents_123456.part", "seen.part", "train.bin", "val_000001.bin", "val.bin.tmp.3.4"})
+    CHECK(is_prepare_file(name));
+  fs::create_directory(folder / "d");
+  for (const char* name : {".lock", "seen.part", "notes.txt"}) write_plainly(folder / "d" / name, "x");
+  remove_job(folder / "d");
+  CHECK(list_folder(folder / "d") == std::vector<std::string>{"notes.txt"});
+  fs::remove(folder / "d" / "notes.txt");
+  remove_job(folder / "d");
+  CHECK_FALSE(fs::exists(folder / "d"));
+}
+
+TEST_CASE("prepare_data: what is no text is refused on standard input, too, and messages have one line") {
+  const TempFolder folder;
+  write_plainly(folder / "a.txt", "a text");
+  write_plainly(folder / "mark.txt", "\xEF\xBB\xBF");
+  const auto refused = [&](const std::string& lines, std::string_view what) {
+    const int code = shell_in(folder, lines);
+    const std::string said = content_of(folder / "said");
+    CAPTURE(said);
+    CHECK(code == 65);
+    CHECK(said.find(what) != std::string::npos);
+    CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+    CHECK(temporaries(folder) == 0);
+  };
+  const std::string piped = " | " + program + " --data - --tokenizer byte --out s";
+  refused("gzip -c a.txt" + piped, "standard input is no text, but compressed by gzip; decompress it (zcat)");
+  refused("printf \"\\xff\\xfea\\x01\"" + piped, "standard input is no text, but UTF-16");
+  refused("printf \"ab\\0\"" + piped, "standard input is no text, but byte 2 is zero");
+  refused("printf \"version https://git-lfs.github.com/spec/v1\\noid sha256:1\\nsize 9\\n\"" + piped,
+          "standard input is a pointer of Git LFS");
+  refused(program + " --tokenizer byte --out s --data <(cat a.txt)",
+          "is not a regular file but a pipe; expected a file or a folder");
+  refused(program + " --train-bpe --vocab 300 --out s --data mark.txt", "there is no text; expected at least one");
+  CHECK(shell_in(folder, program + " --tokenizer byte --out s --data \"no\nsuch\nfile\"") == 64);
+  CHECK(content_of(folder / "said").find("no\\x0asuch\\x0afile does not exist") != std::string::npos);
 }

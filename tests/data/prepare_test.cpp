@@ -452,4 +452,36 @@ TEST_CASE("the state of a job is read back; anything else is refused") {
     CHECK(caught([&] { parse_prepare_state(text.substr(0, size), "some/file"); }).code == ExitCode::data);
 }
 
+#ifdef TRIREME_ZLIB
+TEST_CASE("what is in a compressed file is looked at as if it were not compressed") {
+  const TempFolder folder;
+  const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
+  const auto refused = [&](const char* name, const std::string& text, std::string_view what) {
+    write_plainly(folder / name, gzipped(text));
+    const std::string message = error_of([&] { find_text_inputs(folder / name, std::nullopt); }, ExitCode::data);
+    CHECK(says(message, (folder / name).string()));
+    CHECK(says(message, what));
+  };
+  refused("program.txt.gz",
+          std::string("\x7F"
+                      "ELF\0\0",
+                      6),
+          "program.txt.gz, decompressed, is no text, but byte 4 is zero");
+  refused("twice.txt.gz", gzipped("a text"), "twice.txt.gz, decompressed, is no text, but compressed by gzip");
+  refused("utf16.txt.gz", "\xFE\xFF\x30\x42\x30\x44", "is no text, but UTF-16");
+  refused("files.tar.gz", std::string(257, 'a') + "ustar", "is no text, but a tar archive");
+  refused("pointer.txt.gz", "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "pointer of Git LFS");
+  refused("array.json.gz", "[" + lines + "]", "is one JSON array");
+  CHECK(find_text_inputs(folder / "array.json.gz", TextFormat::text).files.size() == 1);
+  fs::remove(folder / "array.json.gz");
+  write_plainly(folder / "lines.json.gz", gzipped(lines));
+  write_plainly(folder / "nothing.txt.gz", gzipped(""));
+  write_plainly(folder / "empty.txt.gz", "");
+  const TextInputs found = find_text_inputs(folder.path(), std::nullopt);
+  REQUIRE(found.files.size() == 1);
+  CHECK(found.files[0].format == TextFormat::jsonl);
+  CHECK(found.left_out.text() == "2 empty, 4 binary, 1 pointer of Git LFS");
+}
+#endif
+
 }  // namespace prepare_test

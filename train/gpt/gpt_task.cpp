@@ -356,13 +356,13 @@ std::shared_ptr<const ValidationSource> GptTask::validation() const {
 
 /// All tokens; of a mixture also each source, with its share and how often the run will read it.
 std::string GptTask::data_row() const {
-  std::string text = fmt::format("{}: {} training and {} validation tokens", o_.data.data,
+  std::string text = fmt::format("{}: {} training and {} validation tokens", safe_line(o_.data.data),
                                  thousands(corpus_->train.count()), thousands(corpus_->validation.count()));
   const std::int64_t samples = o_.schedule.steps * o_.batch_sizes().global_batch;
   const auto read = epochs(samples);
   for (std::size_t i = 0; i < read.size(); ++i) {
     const CorpusPart& part = corpus_->parts[i];
-    text += fmt::format("\n{}: {:.4g} % of the samples, {} tokens, {:.3g} epochs in {} steps", part.path,
+    text += fmt::format("\n{}: {:.4g} % of the samples, {} tokens, {:.3g} epochs in {} steps", safe_line(part.path),
                         100 * part.weight, thousands(part.train.count()), read[i].second, thousands(o_.schedule.steps));
   }
   if (corpus_->left_out.all() > 0) text += "\nfiles left out: " + corpus_->left_out.text();

@@ -94,7 +94,7 @@ std::string fatal_message(const std::exception_ptr& exception) {
   constexpr std::string_view name = "trireme: ";  // FATAL[CODE] comes after this prefix
   if (what.starts_with(name)) what.remove_prefix(name.size());
   return fmt::format("trireme: FATAL[{}] {}{}{}{}{}{}", static_cast<int>(error.code()), place,
-                     place.empty() ? "" : ": ", shortened(safe_text(what)), note.empty() ? "" : "; ", note,
+                     place.empty() ? "" : ": ", shortened(safe_line(what)), note.empty() ? "" : "; ", note,
                      without_folder(error.code()));
 }
 
