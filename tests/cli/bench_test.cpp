@@ -182,6 +182,23 @@ TEST_CASE("sizes that collectives and rings cannot have are refused") {
   }
 }
 
+TEST_CASE("comm_bench refuses collectives without messages, and pictures of too many or of another algorithm's") {
+  const Workplace work;
+  const std::string link = R"({"latency_us": 1, "gb_per_s": 1})";
+  write_file(work.path("links.json"), R"({"ranks_per_node": 1, "within": )" + link + R"(, "between": )" + link + "}");
+  const std::string flags = "--largest 64 --links " + work.path("links.json") + " --svg " + work.path("x.svg");
+  for (const auto& [what, said] : {std::pair{" --ranks 1 --algorithms", "one rank sends no messages"},
+                                   {" --ranks 1 --trace ring", "one rank sends no messages"},
+                                   {" --ranks 512 --trace ring", "draws 523264 messages"},
+                                   {" --ranks 4 --trace tree --only reduce_scatter", "tree has no reduce_scatter"}}) {
+    CAPTURE(what);
+    const Result result = run("comm_bench", flags + what);
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, said));
+    CHECK_FALSE(std::filesystem::exists(work.path("x.svg")));
+  }
+}
+
 TEST_CASE("more threads than the system starts are refused, and named") {
   if (trireme::testing::sanitized) return;  // sanitizers reserve more addresses
   const Result result = shell(std::string("ulimit -v 4000000; ") + TRIREME_BIN + "/machine_bench --threads 3000");
