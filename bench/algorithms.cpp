@@ -48,15 +48,15 @@ comm::CollectiveSpec spec_of(CollectiveKind kind, int ranks, const comm::Links& 
   return spec;
 }
 
-comm::Simulated simulated(Algorithm algorithm, CollectiveKind kind, const AlgorithmBench& o, const comm::Links& links,
-                          std::int64_t elements) {
-  std::vector<int> members(static_cast<std::size_t>(o.ranks));
+comm::Simulated simulated(const std::vector<comm::Steps>& steps, const comm::Links& links, std::int64_t elements) {
+  const int ranks = static_cast<int>(steps.size());
+  std::vector<int> members(steps.size());
   std::iota(members.begin(), members.end(), 0);
   const auto bytes = [&](int rank, int chunk) -> std::int64_t {
-    const std::int64_t i = chunk < o.ranks ? chunk : rank;  // of the second row: as the rank's own
-    return 4 * (elements * (i + 1) / o.ranks - elements * i / o.ranks);
+    const std::int64_t i = chunk < ranks ? chunk : rank;  // of the second row: as the rank's own
+    return 4 * (elements * (i + 1) / ranks - elements * i / ranks);
   };
-  return comm::simulate(all_steps(algorithm, spec_of(kind, o.ranks, links)), members, links, bytes);
+  return comm::simulate(steps, members, links, bytes);
 }
 
 Work run(ProcessGroup& group, CollectiveKind kind, const Tensor& whole, const Tensor& share, const Tensor& other) {
@@ -123,9 +123,28 @@ std::string fastest(const std::vector<Row>& rows, double Row::*seconds) {
   return text;
 }
 
+/// Marks of a logarithmic axis: powers of ten; on a shorter one also their double and their fivefold.
+std::vector<double> time_marks(double low, double high) {
+  std::vector<double> marks;
+  const bool few = high / low < 100;
+  for (int exponent = -9; exponent < 6; ++exponent) {
+    for (const double factor : {1., 2., 5.}) {
+      const double mark = factor * std::pow(10, exponent);
+      if ((few || factor == 1) && mark >= low && mark <= high) marks.push_back(mark);
+    }
+  }
+  if (marks.size() < 2) marks = {low, high};
+  return marks;
+}
+
+std::string time_text(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
+  return seconds >= 1e-3 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} us", 1e6 * seconds);
+}
+
 std::string draw(const std::vector<Row>& rows, const AlgorithmBench& o) {
   using namespace pictures;
-  constexpr Rect inside = {70, 40, 640, 340};
+  constexpr Rect inside = {90, 40, 640, 340};
   double low = rows.front().measured, high = low;
   for (const Row& row : rows) {
     low = std::min({low, row.predicted, row.measured});
@@ -148,9 +167,11 @@ std::string draw(const std::vector<Row>& rows, const AlgorithmBench& o) {
     drawing.text({x, inside.bottom() + 16}, fmt::format("{} KiB", static_cast<double>(bytes) / 1024),
                  {.anchor = Anchor::middle, .muted = true});
   }
-  for (const double seconds : {low, high})
-    drawing.text({inside.x - 8, place(o.smallest, seconds).y}, fmt::format("{:.3g} ms", 1e3 * seconds),
-                 {.anchor = Anchor::end, .muted = true});
+  for (const double seconds : time_marks(low, high)) {
+    const double y = place(o.smallest, seconds).y;
+    drawing.line({inside.x, y}, {inside.right(), y}, {.tone = Tone::idle, .width = 1});
+    drawing.text({inside.x - 8, y}, time_text(seconds), {.anchor = Anchor::end, .muted = true});
+  }
   double x = inside.x;
   int number = 0;
   for (const auto& [label, algorithm] : comm::algorithms()) {
@@ -186,9 +207,10 @@ void bench_algorithms(const AlgorithmBench& o) {
       fmt::print("{:<13} {}\n", name(algorithm), why);
       continue;
     }
+    const std::vector<comm::Steps> steps = all_steps(algorithm, spec_of(kind, o.ranks, links));
     for (std::int64_t bytes = o.smallest; bytes <= o.largest; bytes *= o.factor) {
       const std::int64_t elements = std::max<std::int64_t>(1, bytes / 4 / o.ranks) * o.ranks;
-      const Row row{algorithm, 4 * elements, simulated(algorithm, kind, o, links, elements).seconds,
+      const Row row{algorithm, 4 * elements, simulated(steps, links, elements).seconds,
                     measured(algorithm, kind, o, links, elements)};
       rows.push_back(row);
       fmt::print("{:<13} {:>10} {:>14.3f} {:>13.3f} {:>20.3f}\n", name(algorithm), row.bytes, 1e3 * row.predicted,
@@ -209,10 +231,22 @@ void draw_trace(const AlgorithmBench& o, const std::string& algorithm) {
       std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == algorithm; })->second;
   if (const std::string why = refusal(chosen, spec_of(kind, o.ranks, links)); !why.empty())
     fail(ExitCode::usage, "comm_bench", "{}; change --trace or --ranks", why);
-  const std::string title =
-      fmt::format("{} of {} ranks by {}", o.operation, o.ranks, name(algorithm_for(chosen, kind)));
-  write_file(o.svg, pictures::draw_messages(title, o.ranks,
-                                            simulated(algorithm_for(chosen, kind), kind, o, links, o.largest / 4)));
+  if (algorithm_for(chosen, kind) != chosen)
+    fail(ExitCode::usage, "comm_bench",
+         "--trace {0}: {0} has no {1} of its own, and --collectives {0} makes it as exact does; expected exact, or an "
+         "algorithm that has; change --trace or --only",
+         algorithm, o.operation);
+  const std::vector<comm::Steps> steps = all_steps(chosen, spec_of(kind, o.ranks, links));
+  std::ptrdiff_t messages = 0;
+  for (const comm::Steps& list : steps)
+    messages += std::ranges::count(list, comm::Step::Action::send, &comm::Step::action);
+  constexpr std::ptrdiff_t most_messages = 10'000;  // nobody could tell more apart
+  if (messages > most_messages)
+    fail(ExitCode::usage, "comm_bench",
+         "--trace {} draws {} messages for {} ranks; expected at most {}; use fewer --ranks, or another --trace",
+         algorithm, messages, o.ranks, most_messages);
+  const std::string title = fmt::format("{} of {} ranks by {}, predicted", o.operation, o.ranks, algorithm);
+  write_file(o.svg, pictures::draw_messages(title, o.ranks, simulated(steps, links, o.largest / 4)));
 }
 
 }  // namespace trireme::bench

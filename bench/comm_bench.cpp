@@ -271,6 +271,7 @@ void bench_or_draw(const CLI::App& app, const Options& o, bool processes) {
     if (app.count(unused) > 0)
       refuse(fmt::format("{} has no effect with --algorithms or --trace; expected neither; drop one", unused));
   if (processes) refuse("--links is for rank threads, and mpirun starts processes; start this program without mpirun");
+  if (o.ranks == 1) refuse("--ranks 1: one rank sends no messages; expected at least 2; change --ranks");
   if (!o.trace.empty() && o.svg.empty())
     refuse("--trace draws a picture, and has no file for it; expected --svg FILE; give it");
   const bench::AlgorithmBench bench{.ranks = o.ranks,

@@ -30,6 +30,7 @@ constexpr double stop = -1;  // in the place of a version
 struct Method {
   std::string name;
   int gradients;             // that make an update
+  bool in_rounds;            // a gradient that comes after its update is dropped
   std::optional<int> bound;  // how many steps a worker may be ahead of the slowest
 };
 
@@ -75,7 +76,7 @@ std::string serve(ProcessGroup& world, const Method& method, int updates, Log& l
       client.waiting = true;
       ++client.steps;
       const double age = version - stamp_of(client.message);
-      if (method.gradients > 1 && age > 0) {  // too late for its step
+      if (method.in_rounds && age > 0) {  // too late for its step
         ++dropped;
         reply(rank);
         continue;
@@ -90,7 +91,7 @@ std::string serve(ProcessGroup& world, const Method& method, int updates, Log& l
       ++version;
       model.set_weights(w);
       const int every = std::max(1, log_every * (world.size() - 1) / method.gradients);
-      if (static_cast<int>(version) % every == 0) log.note(model.loss());
+      if (static_cast<int>(version) % every == 0 || version == updates) log.note(model.loss());
       int slowest = clients[1].steps;
       for (int other = 1; other < world.size(); ++other)
         slowest = std::min(slowest, clients[static_cast<std::size_t>(other)].steps);
@@ -106,7 +107,7 @@ std::string serve(ProcessGroup& world, const Method& method, int updates, Log& l
     if (!client.waiting) client.arriving.wait();
     world.send(stamped(w, stop), rank, tag).wait();
   }
-  return fmt::format("mean staleness {:.1f}, {} gradients dropped", staleness / used, dropped);
+  return fmt::format("{:.0f} updates, mean staleness {:.1f}, {} gradients dropped", version, staleness / used, dropped);
 }
 
 void work(ProcessGroup& world, double slowness) {
@@ -126,8 +127,9 @@ std::vector<Curve> parameter_server(const Setting& setting) {
   const int n = setting.workers;
   std::vector<Curve> curves = {synchronous(setting, setting.straggler)};
   curves.back().method = "all-reduce, one slow worker";
-  for (const Method& method : {Method{"server, synchronous", n, {}}, Method{"server, one backup worker", n - 1, {}},
-                               Method{"server, asynchronous", 1, {}}, Method{"server, at most 2 ahead", 1, 2}}) {
+  for (const Method& method :
+       {Method{"server, synchronous", n, true, {}}, Method{"server, one backup worker", n - 1, true, {}},
+        Method{"server, asynchronous", 1, false, {}}, Method{"server, at most 2 ahead", 1, false, 2}}) {
     std::string note;
     const int updates = setting.steps * n / method.gradients;
     curves.push_back(measured(setting, method.name, n + 1, [&](const std::shared_ptr<ProcessGroup>& world, Log& log) {

@@ -24,7 +24,7 @@ Tensor host_buffer(const Tensor& x) {
 }
 
 Tensor download(const Tensor& x) {
-  const CommunicationClock::Scope time(CommunicationClock::Count::both);
+  const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
   Tensor here = host_buffer(x);
   copy(x, here);
   return here;
@@ -106,7 +106,7 @@ class Staging : public Work::State {
   }
 
   void upload() {
-    const CommunicationClock::Scope time(CommunicationClock::Count::both);
+    const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
     copy(here_, there_);
   }
 

@@ -4,6 +4,7 @@ namespace trireme {
 namespace {
 
 thread_local std::shared_ptr<CommunicationClock> of_this_rank;
+thread_local bool helps = false;  // this thread is not the rank's own
 
 }  // namespace
 
@@ -12,19 +13,42 @@ const std::shared_ptr<CommunicationClock>& CommunicationClock::current() {
   return of_this_rank;
 }
 
-void CommunicationClock::set_current(std::shared_ptr<CommunicationClock> clock) { of_this_rank = std::move(clock); }
-
-CommunicationTimes CommunicationClock::read() const {
-  return {1e-9 * static_cast<double>(nanoseconds_.load()), 1e-9 * static_cast<double>(exposed_.load())};
+void CommunicationClock::set_current(std::shared_ptr<CommunicationClock> clock) {
+  of_this_rank = std::move(clock);
+  helps = true;
 }
 
-CommunicationClock::Scope::Scope(Count count)
-    : event_("collective", count == Count::operation ? "run" : "wait"), clock_(*current()), count_(count) {}
+CommunicationTimes CommunicationClock::read() const {
+  const std::scoped_lock lock(mutex_);
+  const auto now = Clock::now();
+  return {operations_.seconds(now), exposed_.seconds(now)};
+}
+
+void CommunicationClock::Union::open(Clock::time_point now) {
+  if (open_++ == 0) begin_ = now;
+}
+
+void CommunicationClock::Union::close(Clock::time_point now) {
+  if (--open_ == 0) before_ += now - begin_;
+}
+
+double CommunicationClock::Union::seconds(Clock::time_point now) const {
+  return std::chrono::duration<double>(open_ == 0 ? before_ : before_ + (now - begin_)).count();
+}
+
+CommunicationClock::Scope::Scope(Event event)
+    : event_("collective", event == Event::run ? "run" : "wait"), clock_(*current()) {
+  const std::scoped_lock lock(clock_.mutex_);
+  const auto now = Clock::now();
+  clock_.operations_.open(now);
+  if (!helps) clock_.exposed_.open(now);
+}
 
 CommunicationClock::Scope::~Scope() {
-  const auto lived = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_);
-  if (count_ != Count::exposed) clock_.nanoseconds_ += lived.count();
-  if (count_ != Count::operation) clock_.exposed_ += lived.count();
+  const std::scoped_lock lock(clock_.mutex_);
+  const auto now = Clock::now();
+  clock_.operations_.close(now);
+  if (!helps) clock_.exposed_.close(now);
 }
 
 }  // namespace trireme

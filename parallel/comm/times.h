@@ -1,21 +1,24 @@
 // How long a rank communicates, and how much of that is exposed, that is, spent waiting. Measured at the operations
 // themselves, on whichever thread they run. Total time minus exposed time is hidden behind computation. (A step's time
 // minus its parts cannot measure this: it is zero by construction.)
+//
+// A clock runs while at least one operation is under way. So an operation that is made of others, as a collective of
+// messages, counts once, and so do two at the same time: no rank communicates for longer than the time that passes.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "core/profile.h"
 
 namespace trireme {
 
 struct CommunicationTimes {
-  double seconds = 0;  ///< operations under way: collectives from their turn in the group to their end, receives
-                       ///< while they are waited for, sends while they copy
-  double exposed_seconds = 0;  ///< of the rank's own thread, waiting for them
+  double seconds = 0;  ///< with operations under way: collectives from their turn in the group to their end, receives
+                       ///< and collectives while they are waited for, sends while they copy
+  double exposed_seconds = 0;  ///< the part of them that the rank's own thread waits
 };
 
 inline CommunicationTimes operator-(const CommunicationTimes& a, const CommunicationTimes& b) {
@@ -31,17 +34,16 @@ class CommunicationClock {
  public:
   /// Of the calling thread's rank; made on first use.
   static const std::shared_ptr<CommunicationClock>& current();
-  /// Lets a helper thread (a communication thread) count for its rank.
+  /// Lets a helper thread (a communication thread) count for its rank. What it waits for is not exposed.
   static void set_current(std::shared_ptr<CommunicationClock> clock);
 
   CommunicationTimes read() const;
 
-  /// What a Scope's lifetime is added to: the time with operations under way, the exposed time, or both.
-  enum class Count : std::uint8_t { operation, exposed, both };
-  /// Counts its lifetime for the calling thread's rank.
+  /// An operation under way, or a wait for one, on the calling thread. On the rank's own thread it is exposed.
   class Scope {
    public:
-    explicit Scope(Count count);
+    enum class Event : std::uint8_t { run, wait };  ///< what it is called in a profile
+    explicit Scope(Event event);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -49,12 +51,25 @@ class CommunicationClock {
    private:
     ProfileScope event_;
     CommunicationClock& clock_;
-    Count count_;
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   };
 
  private:
-  std::atomic<std::int64_t> nanoseconds_{0}, exposed_{0};
+  using Clock = std::chrono::steady_clock;
+  /// The time in which at least one Scope is open.
+  class Union {
+   public:
+    void open(Clock::time_point now);
+    void close(Clock::time_point now);
+    double seconds(Clock::time_point now) const;
+
+   private:
+    int open_ = 0;
+    Clock::time_point begin_;
+    Clock::duration before_{0};
+  };
+
+  mutable std::mutex mutex_;
+  Union operations_, exposed_;
 };
 
 }  // namespace trireme

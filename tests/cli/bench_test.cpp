@@ -2,9 +2,12 @@
 // refuses.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
+#include "core/io.h"
 #include "tests/cli/support.h"
 #include "tests/support/sanitized.h"
 
@@ -179,6 +182,24 @@ TEST_CASE("sizes that collectives and rings cannot have are refused") {
     const Result result = run(command, "");
     CHECK(result.code == 64);
     CHECK(contains(result.output, "FATAL[64]"));
+  }
+}
+
+TEST_CASE("comm_bench refuses collectives without messages, and pictures of too many or of another algorithm's") {
+  const Workplace work;
+  const std::string link = R"({"latency_us": 1, "gb_per_s": 1})";
+  trireme::write_file(work.path("links.json"),
+                      R"({"ranks_per_node": 1, "within": )" + link + R"(, "between": )" + link + "}");
+  const std::string flags = "--largest 64 --links " + work.path("links.json") + " --svg " + work.path("x.svg");
+  for (const auto& [what, said] : {std::pair{" --ranks 1 --algorithms", "one rank sends no messages"},
+                                   {" --ranks 1 --trace ring", "one rank sends no messages"},
+                                   {" --ranks 512 --trace ring", "draws 523264 messages"},
+                                   {" --ranks 4 --trace tree --only reduce_scatter", "tree has no reduce_scatter"}}) {
+    CAPTURE(what);
+    const Result result = run("comm_bench", flags + what);
+    CHECK(result.code == 64);
+    CHECK(contains(result.output, said));
+    CHECK_FALSE(std::filesystem::exists(work.path("x.svg")));
   }
 }
 

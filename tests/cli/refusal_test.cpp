@@ -65,14 +65,28 @@ TEST_CASE("algorithms of collectives, and links") {
   check_refused(with_links("{}"), 64, {"has no \"ranks_per_node\""});
   check_refused(with_links("{\"ranks_per_node\":1," + within + "}"), 64, {"has no \"between\""});
   check_refused(with_links("{\"ranks_per_node\":2," + within + "," + between + "}"), 64,
-                {"3 ranks are no whole number of nodes of 2"});
+                {"\"ranks_per_node\" is 2, and does not divide the number of ranks, 3"});
   check_refused(with_links("{\"ranks_per_node\":1," + within + "," + between + ",\"speed\":1}"), 64,
                 {"a field \"speed\"; expected only between, oversubscription"});
   check_refused(with_links("{\"ranks_per_node\":1," + within + ",\"between\":{\"latency_us\":-1,\"gb_per_s\":1}}"), 64,
                 {"\"latency_us\" is -1; expected a number from 0"});
   check_refused(with_links("{\"ranks_per_node\":1," + within + "," + between + ",\"topology\":\"torus\"}"), 64,
                 {"a torus has its extents in \"torus\""});
+  for (const auto& [extents, count] :
+       {std::pair{"[2]", "2 nodes"},
+        std::pair{"[2,3,3,5,5,5,7,11,13,389,631,2417,2833,137191]", "too many nodes"},  // 2, modulo 2^64
+        std::pair{"[65536,65536,65536,65536,2]", "too many nodes"}})
+    check_refused(with_links("{\"ranks_per_node\":1," + within + "," + between +
+                             ",\"topology\":\"torus\",\"torus\":" + extents + "}"),
+                  64, {std::string("\"torus\" has ") + count + "; expected 3, that is 3 / 1"});
   check_refused(run("train_gpt", three + "--links " + work.path("none.json")), 64, {"none.json"});
+}
+
+TEST_CASE("the history of data parallelism") {
+  check_refused(run("history", "--steps 10"), 64, {"--steps", "10", "40"});
+  check_refused(run("history", "--only hogwild --steps 50"), 64, {"--steps has no effect with --only hogwild"});
+  check_refused(run_with("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0", "history", ""), 64,
+                {"start it without mpirun"});
 }
 
 TEST_CASE("a pipe in the place of metrics.jsonl") {

@@ -2,10 +2,15 @@
 // simulated links, and is refused where it cannot work.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "parallel/comm/algorithms/message_group.h"
+#include "parallel/comm/times.h"
+#include "parallel/comm/watch/beacon.h"
 #include "tests/comm/patience.h"
 #include "tests/comm/suite.h"
 #include "tests/support/errors.h"
@@ -178,6 +183,75 @@ TEST_CASE("links: ports, shared uplinks, rails and cables are each used by one m
   CHECK(arrivals({{0, 2}})[0] == 2.0);                   // two cables
   CHECK(arrivals({{0, 6}})[0] == 2.5);                   // two in one dim, one in the other
   CHECK(arrivals({{0, 2}, {1, 2}}) == Times{2.0, 2.5});  // the second cable is in use
+}
+
+TEST_CASE("a message that waits leaves ports to others until it begins") {
+  constexpr std::int64_t bytes = 1000;
+  Links links = uniform(0, 1e-3);  // a message takes a second
+  links.topology = Links::Topology::torus;
+  links.torus = {8};
+  // Half-way round a ring: two messages share it in each direction. So the eight of a round take two seconds, whoever
+  // is first.
+  std::vector<int> senders(8);
+  std::iota(senders.begin(), senders.end(), 0);
+  for (int order = 0; order < 100; ++order) {
+    Network network(links);
+    double last = 0;
+    for (const int from : senders) last = std::max(last, network.deliver(from, (from + 4) % 8, bytes, 0).arrives);
+    CHECK(last == doctest::Approx(2));
+    for (int k = 0; k < 1 + order % 3; ++k) std::next_permutation(senders.begin(), senders.end());
+    std::rotate(senders.begin(), senders.begin() + 1 + order % 5, senders.end());
+  }
+  Network network(links);
+  CHECK(network.deliver(0, 2, bytes, 0).arrives == doctest::Approx(1));
+  CHECK(network.deliver(1, 3, 4 * bytes, 0).arrives == doctest::Approx(5));   // waits for the cable from 1 to 2
+  CHECK(network.deliver(2, 3, bytes, 0).arrives == doctest::Approx(1));       // done before that one begins
+  CHECK(network.deliver(2, 3, bytes, 0.5).arrives == doctest::Approx(6));     // not done before
+  CHECK(network.deliver(6, 7, bytes, 0.25).arrives == doctest::Approx(1.5));  // sent at 0.5: time does not run back
+  CHECK(simulated(Algorithm::halving, spec_of(CollectiveKind::reduce_scatter, 8), links, 8 * bytes) < 18);
+}
+
+TEST_CASE("operations that are made of others are counted once, and what the rank does not wait for is not exposed") {
+  using Seconds = std::chrono::duration<double>;
+  constexpr double latency = 0.02;
+  Links links = instant(1);
+  links.between.latency = latency;
+  const auto network = std::make_shared<Network>(links);
+  std::atomic<bool> receives{false};
+  run_thread_ranks(4, 1, testing::patience, [&](const std::shared_ptr<ProcessGroup>& world) {
+    const auto group = with_algorithm(world, {.algorithm = Algorithm::ring, .network = network});
+    const Tensor x = Tensor::zeros({4000});
+    for (const Launch launch : {Launch::lazy, Launch::background}) {
+      const auto start = std::chrono::steady_clock::now();
+      const CommunicationTimes before = CommunicationClock::current()->read();
+      Work sum = group->all_reduce(x, ReduceOp::sum, launch, SumOrder::any);
+      if (launch == Launch::background) testing::eventually([&] { return sum.done(); });
+      const auto wait = std::chrono::steady_clock::now();
+      sum.wait();
+      const CommunicationTimes times = CommunicationClock::current()->read() - before;
+      const auto end = std::chrono::steady_clock::now();
+      const double all = Seconds(end - start).count(), waited = Seconds(end - wait).count();
+      testing::verify(times.seconds >= latency && times.seconds <= all, "{} s in {} s", times.seconds, all);
+      testing::verify(times.exposed_seconds <= std::min(waited, times.seconds + 1e-9),
+                      "{} s exposed of {} s, waited {} s", times.exposed_seconds, times.seconds, waited);
+    }
+    // A message's time on artificial links is communication. It is sent when the receiver waits for it.
+    const auto& page = watch::Beacon::current()->pages()->page(1);
+    const CommunicationTimes before = CommunicationClock::current()->read();
+    if (world->rank() == 1) receives = true;
+    if (world->rank() == 0) {
+      const auto waits = [&] {
+        const auto shown = page.waiting.read();
+        return receives && shown && shown->record > 0;
+      };
+      testing::verify(testing::eventually(waits), "rank 1 does not wait");
+      group->send(x, 1, 0).wait();
+    }
+    if (world->rank() != 1) return;
+    group->recv(x, 0, 0).wait();
+    const CommunicationTimes times = CommunicationClock::current()->read() - before;
+    testing::verify(times.exposed_seconds >= latency, "{} s exposed", times.exposed_seconds);
+  });
 }
 
 TEST_CASE("a group that an algorithm cannot serve is refused, with what to do") {

@@ -1,9 +1,11 @@
 #include "train/options/links_file.h"
 
 #include <map>
-#include <numeric>
+#include <optional>
+#include <vector>
 
 #include "core/error.h"
+#include "core/extents.h"
 #include "train/options/links_fields.h"
 
 namespace trireme {
@@ -24,13 +26,14 @@ comm::Link link(const JsonFields& fields, const json& object, const std::string&
 
 void check_ranks(const JsonFields& fields, const comm::Links& links, int ranks) {
   if (ranks % links.ranks_per_node != 0)
-    fields.refuse("{} ranks are no whole number of nodes of {}; expected a divisor of {} in \"ranks_per_node\"", ranks,
-                  links.ranks_per_node, ranks);
-  const std::int64_t nodes = ranks / links.ranks_per_node;
-  const std::int64_t places =
-      std::accumulate(links.torus.begin(), links.torus.end(), std::int64_t{1}, std::multiplies<>());
+    fields.refuse("\"ranks_per_node\" is {1}, and does not divide the number of ranks, {0}; expected a divisor of {0}",
+                  ranks, links.ranks_per_node);
+  const int nodes = ranks / links.ranks_per_node;
+  const std::optional<std::int64_t> places =
+      product_of(std::vector<std::int64_t>(links.torus.begin(), links.torus.end()));
   if (links.topology == Topology::torus && places != nodes)
-    fields.refuse("the torus has {} nodes, and {} ranks are {}; expected as many", places, ranks, nodes);
+    fields.refuse("\"torus\" has {} nodes; expected {}, that is {} / {}: the ranks over \"ranks_per_node\"",
+                  places ? std::to_string(*places) : "too many", nodes, ranks, links.ranks_per_node);
 }
 
 }  // namespace

@@ -183,12 +183,13 @@ void declare_mesh(Flags& flags, MeshOptions& o) {
       "how activations and gradients are summed over ranks; exact: in rank order, 16-bit types in f32, which gives the "
       "same bits by every transport; fast: NCCL or MPI adds, in an order of its own, and NCCL adds 16-bit types in 16 "
       "bits; auto: fast by NCCL, else exact. Rank threads have only exact");
-  flags.add_choice("collectives", o.collectives, comm::algorithms(),
-                   "by which messages collectives are made; exact: sums in rank order, the fastest way; the others add "
-                   "in an order of their own where --reduction allows it (parallel/comm/algorithms/algorithm.h)");
+  flags.add_choice(
+      "collectives", o.collectives, comm::algorithms(),
+      "by which messages collectives are made; exact: sums in rank order, the fastest way; the others add "
+      "in an order of their own unless --reduction is exact; hierarchical needs --links (docs/collectives.md)");
   flags.add("links", "FILE", o.links,
             "rank threads exchange messages over the artificial links of this JSON file, in the time that these take "
-            "(train/options/links_file.h)");
+            "(docs/collectives.md)");
   flags.add_choice<std::optional<bool>>(
       "sequence-parallel", o.sequence_parallel, {{"auto", std::nullopt}, {"on", true}, {"off", false}},
       "between the matrix products of a block each tp rank holds its part of the positions, not a copy of all; auto: "

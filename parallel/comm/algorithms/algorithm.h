@@ -2,11 +2,13 @@
 // takes alpha + beta b seconds, and a sum of b bytes gamma b.
 //
 //   exact         every rank sends to every other; rank r adds its part in rank order: all_reduce
-//                 2 alpha + (2 beta + gamma) m (n-1)/n, if messages share links only at their ends
+//                 2 alpha + (2 beta + gamma) m (n-1)/n, if messages share links only at their ends. Over shared links
+//                 the others are faster: there all n (n-1) messages of a phase wait for each other
 //   ring          each rank talks to its two neighbours (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce
 //                 algorithms for clusters of workstations"): all_reduce 2 (n-1)(alpha + beta m/n) + gamma m (n-1)/n
 //   tree          a binomial tree, whole tensors (Thakur, Rabenseifner and Gropp 2005, "Optimization of collective
-//                 communication operations in MPICH", section 4): all_reduce ceil(log2 n)(2 alpha + (2 beta + gamma) m)
+//                 communication operations in MPICH", section 4): all_reduce
+//                 ceil(log2 n)(2 alpha + (2 beta + gamma) m), or less if n is not a power of two
 //   halving       pairs at distances n/2, n/4, ..., 1, which halve what they exchange (the same, section 4.5;
 //                 Rabenseifner 2004): all_reduce 2 log2(n) alpha + (2 beta + gamma) m (n-1)/n. n is a power of two
 //   hierarchical  rings within each node, and a ring between the nodes for each place in a node: 1/g of the bytes cross
@@ -23,7 +25,7 @@
 //
 // All but `exact` add in an order of their own, so they serve sums for which the caller allows any order
 // (SumOrder::any); they add 16-bit types in f32, and round once. The order is a function of the number of ranks and of
-// elements alone: a sum has the same bits on all ranks, and in every run.
+// elements, and with `hierarchical` of the ranks' nodes: a sum has the same bits on all ranks, and in every run.
 // Read next: parallel/comm/algorithms/ring.cpp, parallel/comm/algorithms/message_group.h, which runs the steps.
 #pragma once
 

@@ -7,6 +7,7 @@
 
 #include "parallel/comm/common/operation_queue.h"
 #include "parallel/comm/rank_order.h"
+#include "parallel/comm/times.h"
 
 namespace trireme::comm {
 namespace {
@@ -123,6 +124,7 @@ class DelayedReceive : public Work::State {
   DelayedReceive(Work header, Work payload, Tensor arrival)
       : header_(std::move(header)), payload_(std::move(payload)), arrival_(std::move(arrival)) {}
   void wait() override {
+    const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
     header_.wait();
     payload_.wait();
     sleep_until(arrival_.item());

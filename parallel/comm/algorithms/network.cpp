@@ -9,6 +9,24 @@
 
 namespace trireme::comm {
 
+void Network::Uses::forget_before(double now) {
+  std::erase_if(uses_, [&](const Use& use) { return use.end <= now; });
+}
+
+double Network::Uses::free_from(double begin, double seconds) const {
+  constexpr double rounding = 1e-4;  // so that equal messages fit between each other
+  for (const Use& use : uses_) {
+    if (begin + (1 - rounding) * seconds <= use.begin) break;
+    begin = std::max(begin, use.end);
+  }
+  return begin;
+}
+
+void Network::Uses::add(double begin, double seconds) {
+  const auto after = std::ranges::upper_bound(uses_, begin, {}, &Use::begin);
+  uses_.insert(after, Use{begin, begin + seconds});
+}
+
 void Network::add_within(Path& path, int from, int to) const {
   if (from == to) return;
   path.latency += links_.within.latency;
@@ -17,14 +35,14 @@ void Network::add_within(Path& path, int from, int to) const {
 }
 
 // Dimension by dimension, the shorter way round each ring. A cable belongs to the node that it leaves; its detail is
-// the dim and the direction.
+// the dim and the direction. Half-way round, messages of one direction alone would leave the other's cables idle.
 void Network::add_torus(Path& path, int from, int to) const {
   int here = links_.node_of(from), stride = 1;
   const int there = links_.node_of(to);
   for (std::size_t dim = 0; dim < links_.torus.size(); ++dim) {
     const int extent = links_.torus[dim];
     const int distance = ((there / stride - here / stride) % extent + extent) % extent;
-    const bool forward = 2 * distance <= extent;
+    const bool forward = 2 * distance < extent || (2 * distance == extent && here / stride % extent % 2 == 0);
     for (int hop = forward ? distance : extent - distance; hop > 0; --hop) {
       path.latency += links_.between.latency;
       path.hops.push_back(
@@ -67,14 +85,20 @@ Network::Times Network::deliver(int from, int to, std::int64_t bytes, double now
   const Path way = path(from, to);
   const std::scoped_lock lock(mutex_);
   bytes_ += bytes;
-  double begin = now, slowest = 0;
-  for (const Hop& hop : way.hops) {
-    begin = std::max(begin, free_[hop.key()]);
-    slowest = std::max(slowest, hop.seconds_per_byte);
+  now = latest_ = std::max(latest_, now);
+  const auto seconds_on = [&](const Hop& hop) { return static_cast<double>(bytes) * hop.seconds_per_byte; };
+  for (const Hop& hop : way.hops) uses_[hop.key()].forget_before(now);
+  double begin = now, before = -1;
+  while (begin != before) {  // until all are free at the same time
+    before = begin;
+    for (const Hop& hop : way.hops) begin = uses_[hop.key()].free_from(begin, seconds_on(hop));
   }
-  for (const Hop& hop : way.hops) free_[hop.key()] = begin + static_cast<double>(bytes) * hop.seconds_per_byte;
-  const double leaves = begin + static_cast<double>(bytes) * way.hops.front().seconds_per_byte;
-  return {leaves, begin + static_cast<double>(bytes) * slowest + way.latency};
+  double slowest = 0;
+  for (const Hop& hop : way.hops) {
+    uses_[hop.key()].add(begin, seconds_on(hop));
+    slowest = std::max(slowest, seconds_on(hop));
+  }
+  return {begin + seconds_on(way.hops.front()), begin + slowest + way.latency};
 }
 
 namespace {

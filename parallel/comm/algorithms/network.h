@@ -1,9 +1,10 @@
 // Artificial links: how long a message from one rank to another takes, and what it waits for on its way. So eight
 // threads can imitate two nodes of four GPUs with a slow network between them.
 //
-// A message occupies each port and cable on its path for its bytes times the port's seconds per byte; it begins when
-// all of them are free, and arrives, after the slowest of them and the path's latency, as in wormhole routing. The
-// paths:
+// A message occupies each port and cable on its path for its bytes times the port's seconds per byte. It begins when
+// all of them are free for that long, and arrives after the slowest of them and the path's latency. Who sends first has
+// them first; a later message may use them before, if it is done by then. Two messages that are sent at the same time
+// and need the same cable are served in the order of the calls. The paths:
 //
 //   within a node   from the sender's port within the node to the receiver's
 //   fat tree        through one port of each rank, and the up- and downlinks of the two nodes. The ranks of a node
@@ -11,7 +12,8 @@
 //   rail            a switch for each place in a node: to another place, first within the node to the rank at that
 //                   place
 //   torus           nodes in a grid whose lines are rings: through the cables between neighbours, dimension by
-//                   dimension, the shorter way round; latency per cable
+//                   dimension, the shorter way round; latency per cable. If both ways are as long, nodes with an even
+//                   coordinate send forward and the others backward, so all cables are used
 //
 // simulate() predicts times by the same model: it runs the steps of a collective on an idle network, without waiting.
 // Read next: parallel/comm/algorithms/network.cpp.
@@ -55,7 +57,8 @@ class Network {
     double leaves;   ///< the sender's port is free again: its next message may begin
     double arrives;  ///< the receiver has all of it
   };
-  /// Sends a message between two ranks of the world at time `now`, in seconds.
+  /// Sends a message between two ranks of the world at time `now`, in seconds. Time does not run backwards: a message
+  /// that is older than one before counts as sent with it.
   Times deliver(int from, int to, std::int64_t bytes, double now);
   /// Of all messages so far.
   std::int64_t bytes() const {
@@ -72,6 +75,20 @@ class Network {
     double seconds_per_byte;
     auto key() const { return std::tuple(port, owner, detail); }
   };
+  /// When messages occupy a port, in the order of time.
+  class Uses {
+   public:
+    void forget_before(double now);
+    /// The first time from `begin` on at which the port is free for `seconds`.
+    double free_from(double begin, double seconds) const;
+    void add(double begin, double seconds);
+
+   private:
+    struct Use {
+      double begin, end;
+    };
+    std::vector<Use> uses_;
+  };
   struct Path {
     std::vector<Hop> hops;
     double latency = 0;
@@ -83,7 +100,8 @@ class Network {
   Links links_;
   mutable std::mutex mutex_;
   std::int64_t bytes_ = 0;
-  std::map<std::tuple<Port, int, int>, double> free_;  // when a port is free again
+  double latest_ = 0;  // time of a message
+  std::map<std::tuple<Port, int, int>, Uses> uses_;
 };
 
 /// A message of a simulated collective.

@@ -35,7 +35,7 @@ class Receiving : public Work::State {
   void wait() override {
     if (error_) std::rethrow_exception(error_);
     if (!y_.defined()) return;
-    const CommunicationClock::Scope time(CommunicationClock::Count::both);
+    const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
     const watch::Blocked blocked;
     try {
       take();
@@ -83,7 +83,7 @@ class Receiving : public Work::State {
 
 void Mailbox::put(int from, int tag, const Tensor& x) {
   const MemoryScope scope(MemoryCategory::communication);
-  const CommunicationClock::Scope time(CommunicationClock::Count::both);
+  const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
   Tensor message = Tensor::empty(x.shape(), x.dtype());
   copy_bytes(static_cast<std::byte*>(message.raw()), static_cast<const std::byte*>(x.raw()),
              static_cast<std::size_t>(x.bytes()));

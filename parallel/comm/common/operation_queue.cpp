@@ -102,7 +102,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
   if (!error) {
     try {
       const MemoryScope scope(MemoryCategory::communication);
-      const CommunicationClock::Scope time(CommunicationClock::Count::operation);
+      const CommunicationClock::Scope time(CommunicationClock::Scope::Event::run);
       const ProfileScope event("collective", operation->label);
       run_(operation->collective, operation->sequence);
     } catch (...) { error = std::current_exception(); }
@@ -116,7 +116,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
 }
 
 void OperationQueue::wait(Operation& operation) {
-  const CommunicationClock::Scope time(CommunicationClock::Count::exposed);
+  const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
   const watch::Blocked blocked;
   std::unique_lock lock(mutex_);
   while (!operation.finished) {

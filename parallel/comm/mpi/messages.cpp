@@ -30,7 +30,7 @@ class Receiving : public Work::State {
   void wait() override {
     if (error_) std::rethrow_exception(error_);
     if (finished_) return;
-    const CommunicationClock::Scope time(CommunicationClock::Count::both);
+    const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
     const watch::Blocked blocked;
     const watch::Recording record(message_record(watch::Record::What::recv, *group_, y_, from_, tag_));
     const auto missing = [this] { return std::vector<int>{group_->world_rank(from_)}; };
@@ -137,7 +137,7 @@ std::uint64_t instance_number(const std::vector<int>& members, const std::string
 
 Work MpiGroup::send(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
-  const CommunicationClock::Scope time(CommunicationClock::Count::both);
+  const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
   const MemoryScope scope(MemoryCategory::communication);
   return send_final(clone(x), to, tag);
 }
