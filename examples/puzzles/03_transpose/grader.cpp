@@ -11,7 +11,7 @@ __global__ void column(float* out, int pitch) {
   TRIREME_SHARED(float, tile, kTile* kMostPitch);
   const int lane = static_cast<int>(threadIdx.x);
   for (int i = lane; i < kTile * pitch; i += 32) tile[i] = 0;
-  cuda::sync_threads();
+  sync_threads();
   out[lane] = tile[lane * pitch + 5];
 }
 
@@ -48,10 +48,10 @@ struct Problem {
 
   Problem(Grading& grading, int r, int c)
       : rows(r), columns(c), x(grading.random({r, c})), want(Tensor::zeros({c, r}, DType::f64)) {
-    for (int i = 0; i < r; ++i)
-      for (int j = 0; j < c; ++j)
-        want.span<double>()[static_cast<std::size_t>(j * r + i)] =
-            double{x.span<const float>()[static_cast<std::size_t>(i * c + j)]};
+    const auto height = static_cast<std::size_t>(r), width = static_cast<std::size_t>(c);
+    for (std::size_t i = 0; i < height; ++i)
+      for (std::size_t j = 0; j < width; ++j)
+        want.span<double>()[j * height + i] = double{x.span<const float>()[i * width + j]};
   }
   Tensor run(const Answers& answers) const {
     Array<float> in("x", x), y("y", static_cast<std::size_t>(rows * columns));

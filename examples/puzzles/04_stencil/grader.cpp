@@ -16,9 +16,9 @@ __global__ void shifted(const float* x, float* y, int first) {
 
 /// Elements of x that `threads` outputs depend on, counted from the formula of the convolution.
 int elements_of(int threads) {
-  std::vector<bool> used(static_cast<std::size_t>(threads + 4 * kRadius));
-  for (int i = 0; i < threads; ++i)
-    for (int k = -kRadius; k <= kRadius; ++k) used[static_cast<std::size_t>(2 * kRadius + i + k)] = true;
+  std::vector<bool> used(static_cast<std::size_t>(threads) + 2 * kRadius);  // from x[-kRadius] on
+  for (std::size_t i = 0; i < static_cast<std::size_t>(threads); ++i)
+    for (std::size_t k = 0; k <= 2 * kRadius; ++k) used[i + k] = true;
   return static_cast<int>(std::ranges::count(used, true));
 }
 

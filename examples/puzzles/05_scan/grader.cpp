@@ -26,10 +26,11 @@ struct Problem {
 
   Problem(Grading& grading, int r, int c)
       : rows(r), columns(c), x(grading.random({r, c})), want(Tensor::zeros({r, c}, DType::f64)) {
-    for (int row = 0; row < r; ++row) {
+    const auto height = static_cast<std::size_t>(r), width = static_cast<std::size_t>(c);
+    for (std::size_t row = 0; row < height; ++row) {
       double sum = 0, magnitude = 0;
-      for (int column = 0; column < c; ++column) {
-        const auto at = static_cast<std::size_t>(row * c + column);
+      for (std::size_t column = 0; column < width; ++column) {
+        const std::size_t at = row * width + column;
         magnitude += std::abs(double{x.span<const float>()[at]});
         want.span<double>()[at] = sum += double{x.span<const float>()[at]};
       }
