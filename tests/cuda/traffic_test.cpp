@@ -106,6 +106,21 @@ __global__ void by_matrix(float* y, int pitch) {  // rows of 16 bytes, `pitch` b
   y[thread()] = static_cast<float>(registers[0] + registers[1] + registers[2] + registers[3]);
 }
 
+/// One copy of 8 rows of 32 floats.
+__global__ void by_tma(TensorMap map, float* y) {
+  TRIREME_DYNAMIC_SHARED(memory, 128);
+  TRIREME_SHARED(std::uint64_t, full, 1);
+  if (thread() == 0) {
+    mbarrier_init(full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(full, 8 * 32 * 4);
+    tma_load_2d(memory, map, 0, 0, full);
+  }
+  sync_threads();
+  mbarrier_wait(full, 0);
+  y[thread()] = reinterpret_cast<const float*>(memory)[thread()];
+}
+
 /// The lanes of both halves come to the same line in different rounds of a loop, but always after a barrier.
 __global__ void divergent(float* y) {
   TRIREME_SHARED(float, slab, 64);
@@ -201,6 +216,18 @@ TEST_CASE("traffic: copies and matrices") {
   CHECK(copy.sectors("x", false) == 16);
   CHECK(copy.wavefronts() == 5);
   CHECK(copy.bank_conflicts() == 0);
+  Floats rows("rows", 8 * 64);
+  TensorMap map;
+  map.base = reinterpret_cast<std::byte*>(rows.data());
+  map.rank = 2;
+  map.element_bytes = 4;
+  map.size = {64, 8};
+  map.stride = {4, 4 * 64};
+  map.box = {32, 8};
+  const emu::ScopedTraffic bulk;
+  launch({"by_tma", {1, 1, 1}, {32, 1, 1}, 8 * 32 * 4}, by_tma, map, y.data());
+  CHECK(bulk.sum().sectors("rows", false) == 8 * 4);
+  CHECK(bulk.sum().excess_sectors() == 0);
   CHECK(counted(1, 32, by_matrix, y.data(), 16).bank_conflicts() == 0);
   CHECK(counted(1, 32, by_matrix, y.data(), 128).bank_conflicts() == 4 * 7);
 }

@@ -10,7 +10,7 @@ __global__ void halving(float* out) {
   TRIREME_SHARED(float, slab, 1024);
   slab[threadIdx.x] = 1;
   for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-    cuda::sync_threads();
+    sync_threads();
     if (threadIdx.x < half) slab[threadIdx.x] += slab[threadIdx.x + half];
   }
   if (threadIdx.x == 0) *out = slab[0];
@@ -19,7 +19,7 @@ __global__ void halving(float* out) {
 __global__ void strided(float* out, unsigned stride) {
   TRIREME_SHARED(float, slab, 32 * 40);
   for (unsigned i = threadIdx.x; i < 32 * stride; i += 32) slab[i] = 0;
-  cuda::sync_threads();
+  sync_threads();
   out[threadIdx.x] = slab[stride * threadIdx.x];
 }
 

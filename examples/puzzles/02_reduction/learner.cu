@@ -5,8 +5,6 @@
 namespace trireme::puzzles::reduction {
 namespace {
 
-using cuda::sync_threads;
-
 // ---- predictions, with pencil and paper -------------------------------------------------------------------------------
 
 /// Barriers of a sum over a block of `threads` threads, a power of 2: one after each thread has written its number to

@@ -7,8 +7,6 @@
 namespace trireme::puzzles::reduction {
 namespace {
 
-using cuda::sync_threads;
-
 int barriers(int threads) { return std::bit_width(static_cast<unsigned>(threads)) - 1; }
 
 // Lanes that are 32 words apart share a bank. With an odd stride no two do; with stride 2 lanes 0 and 16 do.

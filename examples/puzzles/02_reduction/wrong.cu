@@ -8,9 +8,6 @@
 namespace trireme::puzzles::reduction {
 namespace {
 
-using cuda::shuffle_down;
-using cuda::sync_threads;
-
 using Kernel = void(const float*, float*, int);
 
 Answer wrong(std::string name, Kernel* sum, std::string expected) {

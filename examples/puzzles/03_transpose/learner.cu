@@ -5,8 +5,6 @@
 namespace trireme::puzzles::transposition {
 namespace {
 
-using cuda::sync_threads;
-
 // ---- predictions, with pencil and paper -------------------------------------------------------------------------------
 
 /// Wavefronts of a warp whose lane l reads tile[l * pitch + 5], of floats in shared memory.

@@ -6,8 +6,6 @@
 namespace trireme::puzzles::transposition {
 namespace {
 
-using cuda::sync_threads;
-
 int wavefronts(int pitch) { return std::gcd(pitch, 32); }
 
 // A warp reads 32 neighbours in four sectors, and writes 32 elements that lie in 32 sectors.

@@ -8,8 +8,6 @@
 namespace trireme::puzzles::transposition {
 namespace {
 
-using cuda::sync_threads;
-
 using Kernel = void(const float*, float*, int, int);
 
 Answer wrong(std::string name, Kernel* transpose, std::string expected) {
@@ -83,7 +81,7 @@ const Registered a6(wrong("no barrier", no_barrier, "of the shared memory of wro
 __global__ void barrier_of_a_warp(const float* x, float* y, int rows, int columns) {
   TRIREME_SHARED(float, tile, kTile * 33);
   read_tile<33>(x, tile, rows, columns);
-  cuda::sync_warp();
+  sync_warp();
   write_tile<33>(y, tile, rows, columns);
 }
 const Registered a7(wrong("a barrier of each warp", barrier_of_a_warp, "of the shared memory of wrong.cu:"));

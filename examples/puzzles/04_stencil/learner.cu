@@ -5,8 +5,6 @@
 namespace trireme::puzzles::stencil {
 namespace {
 
-using cuda::sync_threads;
-
 // ---- predictions, with pencil and paper -------------------------------------------------------------------------------
 
 /// Elements of x that a block needs for `threads` outputs, each counted once.

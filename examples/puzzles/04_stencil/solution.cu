@@ -4,8 +4,6 @@
 namespace trireme::puzzles::stencil {
 namespace {
 
-using cuda::sync_threads;
-
 constexpr int kSlab = kThreads + 2 * kRadius;
 
 // The outputs' own places, and a halo on each side.

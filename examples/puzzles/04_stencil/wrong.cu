@@ -7,8 +7,6 @@
 namespace trireme::puzzles::stencil {
 namespace {
 
-using cuda::sync_threads;
-
 constexpr int kSlab = kThreads + 2 * kRadius;
 
 Answer wrong(std::string name, void (*convolve)(const float*, const float*, float*, int), std::string expected) {

@@ -5,8 +5,6 @@
 namespace trireme::puzzles::scan {
 namespace {
 
-using cuda::sync_threads;
-
 // ---- predictions, with pencil and paper -------------------------------------------------------------------------------
 
 /// Rounds of a scan over `threads` threads, a power of 2.

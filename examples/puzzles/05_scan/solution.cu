@@ -6,8 +6,6 @@
 namespace trireme::puzzles::scan {
 namespace {
 
-using cuda::sync_threads;
-
 int rounds(int threads) { return std::bit_width(static_cast<unsigned>(threads)) - 1; }
 
 // In the round of distance d, all but d threads add.

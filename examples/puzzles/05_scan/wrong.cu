@@ -7,8 +7,6 @@
 namespace trireme::puzzles::scan {
 namespace {
 
-using cuda::sync_threads;
-
 using Kernel = void(const float*, float*, int);
 
 Answer wrong(std::string name, Kernel* scan, std::string expected) {

@@ -12,6 +12,16 @@
 
 namespace trireme::puzzles {
 
+// What kernels call; they write cuda::NAME for all else.
+using cuda::load_vector;
+using cuda::Pack;
+using cuda::shuffle;
+using cuda::shuffle_down;
+using cuda::shuffle_xor;
+using cuda::store_vector;
+using cuda::sync_threads;
+using cuda::sync_warp;
+
 using labs::Answer;
 using labs::at;
 using labs::Grading;
