@@ -18,7 +18,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
     constexpr int bytes = 227 * 1024;  // of a block, on a GPU of compute capability 9.0
     int threads = 0;
     while ((threads + 32) * bins * 4L <= bytes) threads += 32;
-    grading.predict(fmt::format("threads whose copies of {} bins fit into {} bytes", bins, bytes),
+    grading.predict("threads whose copies fit into shared memory", fmt::format("{} bins, {} bytes", bins, bytes),
                     answers.threads_that_fit(bins, bytes), threads);
   }
   Array<float> out("out", 32);
@@ -26,7 +26,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
     const cuda::emu::Traffic load = counted([&] {
       cuda::launch({"read_rotated", {1, 1, 1}, {32, 1, 1}}, read_rotated, out.data(), step);
     });
-    grading.predict(fmt::format("wavefronts of reads that begin {} copies later in each row", step),
+    grading.predict("wavefronts of a load of copies[lane][(c + step * lane) % threads]", fmt::format("step = {}", step),
                     answers.wavefronts(step), static_cast<double>(load.bank_conflicts() + 1));
   }
 }
@@ -47,7 +47,7 @@ struct Problem {
                                             : grading.pick(-1, kBins);
       bin.push_back(b);
       if (b < 0 || b >= kBins) continue;
-      want.span<double>()[static_cast<std::size_t>(b)] += double{value};
+      want.span<double>()[at(b)] += double{value};
       magnitudes += std::abs(double{value});
     }
     if (magnitudes == 0) magnitudes = 1;  // no element is in a bin

@@ -90,16 +90,18 @@ __global__ void not_cleared(const int* bin, const float* weight, float* partial,
 }
 const Registered a4(wrong("copies that nobody set to zero", not_cleared, "which nobody wrote before"));
 
-/// Elements without a bin are added, too, beyond the copies.
+/// Elements without a bin are added, too, before or beyond the copies.
+template <int Least, int Most>
 __global__ void any_bin(const int* bin, const float* weight, float* partial, int n) {
   TRIREME_SHARED(float, copies, kBins* kThreads);
   clear(copies);
   for (int i = first(); i < n; i += threads())
-    if (bin[i] >= 0) copies[bin[i] * kThreads + thread()] += weight[i];
+    if (bin[i] >= Least && bin[i] <= Most) copies[bin[i] * kThreads + thread()] += weight[i];
   sync_threads();
   sum_copies(copies, partial);
 }
-const Registered a5(wrong("elements without a bin", any_bin, "outside every allocation"));
+const Registered a5(wrong("bins that are too large", any_bin<0, kBins>, "outside every allocation"));
+const Registered a14(wrong("negative bins", any_bin<-1, kBins - 1>, "outside every allocation"));
 
 /// Two elements at a time; the second may not exist, and then its bin is not used.
 __global__ void two_at_a_time(const int* bin, const float* weight, float* partial, int n) {

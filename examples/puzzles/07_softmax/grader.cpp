@@ -11,22 +11,25 @@ namespace {
 struct Part {
   double top, sum;
 };
-template <class T>
-Part part_of(std::span<const T> values) {
+Part part_of(std::span<const float> values) {
   Part part = {double{*std::ranges::max_element(values)}, 0};
-  for (const T value : values) part.sum += std::exp(double{value} - part.top);
+  for (const float value : values) part.sum += std::exp(double{value} - part.top);
   return part;
 }
 
 void check_predictions(const Answers& answers, Grading& grading) {
   int largest = 0;
   while (std::isfinite(std::exp(static_cast<float>(largest + 1)))) ++largest;
-  grading.predict("the largest whole number with a finite exponential", answers.largest_exponent(), largest);
+  grading.predict("the largest whole number with a finite exponential", "in f32", answers.largest_exponent(), largest);
+  const auto given = [](const Part& a, const Part& b) {
+    return fmt::format("tops {:.6g} and {:.6g}, sums {:.6g} and {:.6g}", a.top, b.top, a.sum, b.sum);
+  };
   const Tensor values = grading.random({20});
   const auto all = values.span<const float>(), tail = all.subspan(7);
   const Part a = part_of(all.first(7)), b = part_of(tail), both = part_of(all);
-  grading.predict("the sum of two parts", answers.joined_sum(a.top, a.sum, b.top, b.sum), both.sum);
-  grading.predict("the sum of the parts in the other order", answers.joined_sum(b.top, b.sum, a.top, a.sum), both.sum);
+  grading.predict("the sum of two parts", given(a, b), answers.joined_sum(a.top, a.sum, b.top, b.sum), both.sum);
+  grading.predict("the sum of two parts, in the other order", given(b, a),
+                  answers.joined_sum(b.top, b.sum, a.top, a.sum), both.sum);
 }
 
 struct Problem {
@@ -36,19 +39,19 @@ struct Problem {
   Problem(Grading& grading, int r, int c)
       : rows(r), columns(c), x(grading.random({r, c})), want(Tensor::zeros({r, c}, DType::f64)) {
     for (int row = 0; row < r; ++row) {
-      const auto width = static_cast<std::size_t>(c), first = static_cast<std::size_t>(row) * width;
+      const auto width = at(c), first = at(row) * width;
       const std::span<float> own = x.span<float>().subspan(first, width);
       for (float& value : own) {
         value = 4 * value + (row % 2 == 0 ? 1000.0F : -1000.0F);
         if (row > 0 && &value != &own.back() && grading.pick(0, 3) == 0) value = -INFINITY;  // as of a mask
       }
-      const Part part = part_of(std::span<const float>(own));
+      const Part part = part_of(own);
       for (std::size_t i = 0; i < width; ++i)
         want.span<double>()[first + i] = std::exp(double{own[i]} - part.top) / part.sum;
     }
   }
   Tensor run(const Answers& answers) const {
-    Array<float> in("x", x), y("y", static_cast<std::size_t>(rows * columns));
+    Array<float> in("x", x), y("y", at(rows * columns));
     cuda::launch({"softmax", {static_cast<unsigned>(rows), 1, 1}, {kThreads, 1, 1}}, answers.softmax, in.data(),
                  y.data(), columns);
     return y.tensor({rows, columns});

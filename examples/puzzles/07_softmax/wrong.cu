@@ -50,9 +50,9 @@ __device__ Part over_warp(Part part) {
     part = join(part, {shuffle_xor(part.top, bits), shuffle_xor(part.sum, bits)});
   return part;
 }
-__device__ Part over_warps(const Part* parts, int count) {
+__device__ Part over_warps(const Part* parts) {
   Part part = parts[0];
-  for (int i = 1; i < count; ++i) part = join(part, parts[i]);
+  for (int i = 1; i < kWarps; ++i) part = join(part, parts[i]);
   return part;
 }
 __device__ void store(const float* row, float* out, int columns, Part part) {
@@ -62,7 +62,7 @@ __device__ void finish(Part part, Part* parts, const float* row, float* out, int
   part = over_warp(part);
   if (thread() % 32 == 0) parts[thread() / 32] = part;
   sync_threads();
-  store(row, out, columns, over_warps(parts, kWarps));
+  store(row, out, columns, over_warps(parts));
 }
 
 /// The exponentials of large numbers are infinite.
@@ -111,7 +111,7 @@ __global__ void no_barrier(const float* x, float* y, int columns) {
   const Part part = over_warp(own_part(row, columns));
   if (thread() % 32 == 0) parts[thread() / 32] = part;
   cuda::sync_warp();
-  store(row, row_of(y, columns), columns, over_warps(parts, kWarps));
+  store(row, row_of(y, columns), columns, over_warps(parts));
 }
 const Registered a5(wrong("no barrier between the warps", no_barrier, "of the shared memory of wrong.cu:"));
 
@@ -149,7 +149,7 @@ __global__ void unwritten(const float* x, float* y, int columns) {
   const Part part = over_warp(own_part(row, columns));
   if (thread() % 32 == 0 && thread() < columns) parts[thread() / 32] = part;
   sync_threads();
-  store(row, row_of(y, columns), columns, over_warps(parts, kWarps));
+  store(row, row_of(y, columns), columns, over_warps(parts));
 }
 const Registered a8(wrong("warps without an element write nothing", unwritten, "which nobody wrote before"));
 
@@ -215,11 +215,16 @@ const Registered a13(wrong("the exponentials are kept in y", kept_in_y, "y is re
 
 /// Every thread joins the parts of all threads.
 __global__ void all_parts(const float* x, float* y, int columns) {
-  TRIREME_SHARED(Part, parts, kThreads);
+  TRIREME_SHARED(float, tops, kThreads);
+  TRIREME_SHARED(float, sums, kThreads);
   const float* const row = row_of(x, columns);
-  parts[thread()] = own_part(row, columns);
+  const Part own = own_part(row, columns);
+  tops[thread()] = own.top;
+  sums[thread()] = own.sum;
   sync_threads();
-  store(row, row_of(y, columns), columns, over_warps(parts, kThreads));
+  Part all = {kLowest, 0};
+  for (int i = 0; i < kThreads; ++i) all = join(all, {tops[i], sums[i]});
+  store(row, row_of(y, columns), columns, all);
 }
 const Registered a14(wrong("everybody joins all parts", all_parts, "shared memory is busy for"));
 

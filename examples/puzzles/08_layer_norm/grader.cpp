@@ -21,13 +21,14 @@ void check_predictions(const Answers& answers, Grading& grading) {
   int lost = 1;
   const auto square = [](int m) { return static_cast<float>(m) * static_cast<float>(m); };
   while (square(lost) + 1 != square(lost)) lost *= 2;
-  grading.predict("the first power of 2 whose square does not change by 1", answers.first_lost(), lost);
+  grading.predict("the first power of 2 whose square does not change by 1", "in f32", answers.first_lost(), lost);
   const int count = grading.pick(20, 40), first = grading.pick(3, 15);
   const Tensor values = grading.random({count});
-  const auto all = values.span<const float>(), head = all.first(static_cast<std::size_t>(first)),
-             tail = all.subspan(static_cast<std::size_t>(first));
+  const auto all = values.span<const float>(), head = all.first(at(first)), tail = all.subspan(at(first));
   const Moments a = moments_of(head), b = moments_of(tail);
   grading.predict("the squares of two sets together",
+                  fmt::format("counts {} and {}, means {:.6g} and {:.6g}, squares {:.6g} and {:.6g}", first,
+                              count - first, a.mean, b.mean, a.squares, b.squares),
                   answers.joined_squares(first, a.mean, a.squares, count - first, b.mean, b.squares),
                   moments_of(all).squares);
 }
@@ -44,7 +45,7 @@ struct Problem {
         beta(grading.random({c})),
         want(Tensor::zeros({r, c}, DType::f64)) {
     for (int row = 0; row < r; ++row) {
-      const auto width = static_cast<std::size_t>(c), first = static_cast<std::size_t>(row) * width;
+      const auto width = at(c), first = at(row) * width;
       const std::span<float> own = x.span<float>().subspan(first, width);
       for (float& value : own) value += row % 2 == 0 ? 2000.0F : 0.0F;  // a mean far from 0
       const Moments moments = moments_of(own);
@@ -55,8 +56,7 @@ struct Problem {
     }
   }
   Tensor run(const Answers& answers) const {
-    Array<float> in("x", x), scales("gamma", gamma), offsets("beta", beta),
-        y("y", static_cast<std::size_t>(rows * columns));
+    Array<float> in("x", x), scales("gamma", gamma), offsets("beta", beta), y("y", at(rows * columns));
     cuda::launch({"layer_norm", {static_cast<unsigned>((rows + kRows - 1) / kRows), 1, 1}, {32, kRows, 1}},
                  answers.layer_norm, in.data(), scales.data(), offsets.data(), y.data(), rows, columns);
     return y.tensor({rows, columns});

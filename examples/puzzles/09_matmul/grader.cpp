@@ -14,15 +14,15 @@ void check_predictions(const Answers& answers, Grading& grading) {
   const int down = grading.pick(2, 9), across = grading.pick(2, 9);
   double floats = 0;
   for (int block = 0; block < down * across; ++block) floats += 2.0 * side * k;
-  grading.predict(
-      fmt::format("floats read for c [{}, {}], k = {}, blocks of {} x {}", down * side, across * side, k, side, side),
-      answers.floats_read(down * side, across * side, k, side), floats);
+  grading.predict("floats that all blocks read",
+                  fmt::format("m, n, k = {}, {}, {}, side = {}", down * side, across * side, k, side),
+                  answers.floats_read(down * side, across * side, k, side), floats);
   const int mine = grading.pick(2, 9);
-  double loads = 0, multiplications = 0;
+  double loads = 0, products = 0;
   for (int i = 0; i < mine; ++i, loads += 2)
-    for (int j = 0; j < mine; ++j) ++multiplications;
-  grading.predict(fmt::format("multiplications for each load, with {} x {} elements a thread", mine, mine),
-                  answers.multiplications_per_load(mine), multiplications / loads);
+    for (int j = 0; j < mine; ++j) ++products;
+  grading.predict("products for each load", fmt::format("mine = {}", mine), answers.products_per_load(mine),
+                  products / loads);
 }
 
 struct Problem {
@@ -35,25 +35,25 @@ struct Problem {
         a(grading.random({s.m, s.k})),
         b(grading.random({s.k, s.n})),
         want(Tensor::zeros({s.m, s.n}, DType::f64)) {
-    const auto at = [](const Tensor& matrix, int row, int column, int width) {
-      return double{matrix.span<const float>()[static_cast<std::size_t>(row * width + column)]};
+    const auto element = [](const Tensor& matrix, int row, int column, int width) {
+      return double{matrix.span<const float>()[at(row * width + column)]};
     };
     for (int row = 0; row < s.m; ++row)
       for (int column = 0; column < s.n; ++column) {
         double magnitude = 0, sum = 0;
         for (int i = 0; i < s.k; ++i) {
-          const double product = at(a, row, i, s.k) * at(b, i, column, s.n);
+          const double product = element(a, row, i, s.k) * element(b, i, column, s.n);
           sum += product;
           magnitude += std::abs(product);
         }
-        want.span<double>()[static_cast<std::size_t>(row * s.n + column)] = sum;
+        want.span<double>()[at(row * s.n + column)] = sum;
         magnitudes = std::max(magnitudes, magnitude);
       }
   }
   Tensor run(Kernel* kernel, int side) const {
     const auto [m, n, k] = sizes;
     const auto blocks = [side](int count) { return static_cast<unsigned>((count + side - 1) / side); };
-    Array<float> left("a", a), right("b", b), product("c", static_cast<std::size_t>(m * n));
+    Array<float> left("a", a), right("b", b), product("c", at(m * n));
     cuda::launch({"matmul", {blocks(n), blocks(m), 1}, {kThreads, kThreads, 1}}, kernel, left.data(), right.data(),
                  product.data(), m, n, k);
     return product.tensor({m, n});

@@ -5,9 +5,7 @@
 namespace trireme::puzzles::matmul {
 namespace {
 
-using cuda::load_vector;
-using cuda::store_vector;
-using cuda::sync_threads;
+using cuda::load_vector, cuda::store_vector, cuda::sync_threads;
 using Four = cuda::Pack<float, 4>;  // .values[i]
 
 // ---- predictions, with pencil and paper -------------------------------------------------------------------------------
@@ -17,8 +15,8 @@ double floats_read(int m, int n, int k, int side) {
   return 0;  // GAP 1
 }
 
-/// Multiplications for each float that a thread loads from shared memory, with mine x mine elements of c.
-double multiplications_per_load(int mine) {
+/// Products for each float that a thread loads from shared memory, with mine x mine elements of c.
+double products_per_load(int mine) {
   return 0;  // GAP 2
 }
 
@@ -56,8 +54,7 @@ __global__ void vectors(const float* a, const float* b, float* c, int m, int n, 
   // GAP 7
 }
 
-const Registered registered(answer("learner",
-                                   {naive, tiles, registers, vectors, floats_read, multiplications_per_load}));
+const Registered registered(answer("learner", {naive, tiles, registers, vectors, floats_read, products_per_load}));
 
 }  // namespace
 }  // namespace trireme::puzzles::matmul

@@ -22,8 +22,8 @@ struct Answers {
   /// How many floats of a and b all blocks together read from global memory, if a block has `side` x `side` elements of c
   /// and reads what it needs once. m and n are multiples of side.
   double (*floats_read)(int m, int n, int k, int side);
-  /// Multiplications for each float that a thread loads from shared memory, if it has mine x mine elements of c.
-  double (*multiplications_per_load)(int mine);
+  /// Products for each float that a thread loads from shared memory, if it has mine x mine elements of c.
+  double (*products_per_load)(int mine);
 };
 
 /// The budgets of shared memory, for each block and each kDepth of k. A, b and c move in whole sectors, a and b as often as

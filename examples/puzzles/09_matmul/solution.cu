@@ -12,7 +12,7 @@ using Four = cuda::Pack<float, 4>;
 // A block needs `side` rows of a and as many columns of b.
 double floats_read(int m, int n, int k, int side) { return 2.0 * m * n * k / side; }
 
-double multiplications_per_load(int mine) { return mine / 2.0; }
+double products_per_load(int mine) { return mine / 2.0; }
 
 __device__ int across() { return static_cast<int>(threadIdx.x); }
 __device__ int down() { return static_cast<int>(threadIdx.y); }
@@ -105,8 +105,7 @@ __global__ void vectors(const float* a, const float* b, float* c, int m, int n, 
   }
 }
 
-const Registered registered(answer("solution",
-                                   {naive, tiles, registers, vectors, floats_read, multiplications_per_load}));
+const Registered registered(answer("solution", {naive, tiles, registers, vectors, floats_read, products_per_load}));
 
 }  // namespace
 }  // namespace trireme::puzzles::matmul

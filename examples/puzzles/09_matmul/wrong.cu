@@ -14,7 +14,7 @@ using Four = cuda::Pack<float, 4>;
 
 Answer wrong(std::string name, Answers kernel, std::string expected) {
   kernel.floats_read = [](int m, int n, int k, int side) { return 2.0 * m * n * k / side; };
-  kernel.multiplications_per_load = [](int mine) { return mine / 2.0; };
+  kernel.products_per_load = [](int mine) { return mine / 2.0; };
   return answer(std::move(name), kernel, std::move(expected));
 }
 Answer wrong_naive(std::string name, Kernel* kernel, std::string expected) {
