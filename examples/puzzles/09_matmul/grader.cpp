@@ -74,15 +74,14 @@ constexpr Sizes kCounted = {64, 128, 2 * kDepth};
 void check_step_budget(const Step& step, Grading& grading) {
   const auto [m, n, k] = kCounted;
   const Problem problem(grading, kCounted);
-  const auto blocks = static_cast<std::uint64_t>(m / step.side * (n / step.side)),
-             depths = static_cast<std::uint64_t>(k / kDepth);
+  const auto blocks = at(m / step.side) * at(n / step.side), depths = at(k / kDepth);
   Budget budget = step.block_step;
   for (std::uint64_t* const of_grid : {&budget.wavefronts, &budget.accesses})
     if (*of_grid != Budget::any) *of_grid *= blocks * depths;
   if (budget.barriers != Budget::any) budget.barriers *= depths;
   // Without shared memory each warp reads elements of two rows of a, and 16 columns of b, for each k.
   const bool naive = budget.wavefronts == Budget::any;
-  const auto sectors = [&](int count, int times) { return static_cast<std::uint64_t>(count / 8 * times); };
+  const auto sectors = [&](int count, int times) { return at(count / 8) * at(times); };
   check_budget(grading, fmt::format("{}, m, n, k = {}, {}, {}", step.name, m, n, k),
                [&] { problem.run(step.kernel, step.side); }, budget,
                {{"a", naive ? sectors(m * n / 32, 16 * k) : sectors(m * k, n / step.side), 0},
