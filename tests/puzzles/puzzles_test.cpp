@@ -79,6 +79,8 @@ TEST_CASE("puzzles: budgets name the line, the count and the budget") {
   CHECK(contains(failure(through_shared, {.bank_conflicts = 62, .shared_bytes = 100}, {}),
                  "4096 bytes of shared memory, and the budget is 100"));
   CHECK(contains(failure(through_shared, {.bank_conflicts = 62, .wavefronts = 60}, {}), "busy for 64 wavefronts"));
+  CHECK(contains(failure(through_shared, {.bank_conflicts = 62, .accesses = 1}, {}),
+                 "load from and store to shared memory 2 times, and the budget is 1"));
   CHECK(contains(failure(through_shared, {.bank_conflicts = 62, .barriers = 0}, {}),
                  "barriers of a block: 1, and the budget is 0"));
 }

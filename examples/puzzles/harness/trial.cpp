@@ -82,6 +82,7 @@ LineTraffic worst(const Traffic& traffic, Counts&& counts, Value&& value) {
 
 std::uint64_t excess(const InstructionTraffic& sum) { return sum.excess(); }
 std::uint64_t transactions(const InstructionTraffic& sum) { return sum.transactions; }
+std::uint64_t accesses(const InstructionTraffic& sum) { return sum.accesses; }
 bool is_shared(const InstructionTraffic& sum) { return sum.shared; }
 bool is_global(const InstructionTraffic& sum) { return !sum.shared; }
 
@@ -99,6 +100,16 @@ void expect_few_conflicts(Grading& grading, const Traffic& traffic, const Budget
         fmt::format("shared memory is busy for {} wavefronts, and the budget is {}. Most come from one line: "
                     "{} in {} wavefronts, in {} accesses by a warp",
                     traffic.wavefronts(), budget.wavefronts, line.what(), line.sum.transactions, line.sum.accesses));
+  }
+  std::uint64_t all = 0;
+  for (const InstructionTraffic& instruction : traffic.instructions)
+    all += is_shared(instruction) ? accesses(instruction) : 0;
+  if (all > budget.accesses) {
+    const LineTraffic line = worst(traffic, is_shared, accesses);
+    grading.expect(fmt::format(
+        "warps load from and store to shared memory {} times, and the budget is {}. Most come from one line: "
+        "{} {} times",
+        all, budget.accesses, line.what(), line.sum.accesses));
   }
 }
 

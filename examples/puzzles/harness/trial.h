@@ -45,6 +45,7 @@ struct Budget {
   std::uint64_t wavefronts = any;    ///< of shared memory, in the whole grid
   std::uint64_t shared_bytes = any;  ///< of a block
   std::uint64_t barriers = any;      ///< of a block
+  std::uint64_t accesses = any;      ///< of shared memory, in the whole grid: loads and stores by a warp
 };
 
 /// How many sectors of 32 bytes all warps may read and write of an array; of other arrays, any number.
