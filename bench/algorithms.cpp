@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "core/io.h"
 #include "ops/plot/messages.h"
@@ -103,19 +104,21 @@ struct Row {
   double predicted, measured;  // seconds
 };
 
-/// "from 1024 bytes tree, from 65536 bytes ring": the fastest algorithm, by size.
+/// "from 1024 bytes tree, from 65536 bytes ring": the fastest algorithm, by size. One remains the fastest until another
+/// is faster by more than repetitions differ.
 std::string fastest(const std::vector<Row>& rows, double Row::*seconds) {
-  std::map<std::int64_t, const Row*> best;
-  for (const Row& row : rows) {
-    const Row*& so_far = best[row.bytes];
-    if (so_far == nullptr || row.*seconds < so_far->*seconds) so_far = &row;
-  }
+  constexpr double noise = 0.05;
+  std::map<std::int64_t, std::vector<const Row*>> sizes;
+  for (const Row& row : rows) sizes[row.bytes].push_back(&row);
+  const auto time = [seconds](const Row* row) { return row->*seconds; };
   std::string text;
-  const Row* last = nullptr;
-  for (const auto& [bytes, row] : best) {
-    if (last == nullptr || row->algorithm != last->algorithm)
-      text += fmt::format("{}from {} bytes {}", text.empty() ? "" : ", ", bytes, name(row->algorithm));
-    last = row;
+  std::optional<Algorithm> last;
+  for (const auto& [bytes, of_size] : sizes) {
+    const Row* const best = *std::ranges::min_element(of_size, {}, time);
+    const auto before = std::ranges::find_if(of_size, [&](const Row* row) { return row->algorithm == last; });
+    if (before != of_size.end() && time(*before) <= (1 + noise) * time(best)) continue;
+    text += fmt::format("{}from {} bytes {}", text.empty() ? "" : ", ", bytes, name(best->algorithm));
+    last = best->algorithm;
   }
   return text;
 }

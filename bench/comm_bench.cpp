@@ -27,6 +27,7 @@
 #include "bench/algorithms.h"
 #include "bench/command_line.h"
 #include "core/cores.h"
+#include "core/io.h"
 #include "cuda/runtime/open.h"
 #include "parallel/comm/algorithms/algorithm.h"
 #include "parallel/comm/nccl/launch.h"
@@ -328,6 +329,7 @@ int main(int count, char** arguments) {
       fail(ExitCode::usage, "comm_bench",
            "--links and --svg are for --algorithms and --trace; expected one of these; give it, or drop --links and "
            "--svg");
+    if (!options.svg.empty()) require_own_kind("--svg", options.svg, drawing_file);
     if (options.algorithms || !options.trace.empty()) return bench_or_draw(app, options, processes);
     if (processes)
       return bench::run_as_process(

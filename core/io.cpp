@@ -364,6 +364,17 @@ bool make_new_folder(const fs::path& path) {
   return true;
 }
 
+void require_own_kind(std::string_view flag, const fs::path& path, const OutputKind& kind) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) == 0) return;
+  std::string found(kind.beginning.size(), '\0');
+  std::ifstream(path).read(found.data(), static_cast<std::streamsize>(found.size()));
+  if (found != kind.beginning)
+    fail(ExitCode::usage, flag.substr(2),
+         "{} {} exists and is not {}, and would be overwritten; expected a new name, or {} to replace; change {}", flag,
+         path.string(), kind.name, kind.name, flag);
+}
+
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   AtomicFile file(path, bytes.size());
   file.write(bytes);

@@ -109,6 +109,16 @@ bool make_new_folder(const std::filesystem::path& path);
 /// it. The folder itself need not survive a power failure: it will get another name, by move_folder().
 void make_temporary_folder(const std::filesystem::path& root, const std::filesystem::path& path);
 
+/// What files of a kind are called, and how they begin.
+struct OutputKind {
+  std::string_view name, beginning;
+};
+inline constexpr OutputKind drawing_file{"a drawing", "<svg"}, page_file{"a page", "<!doctype html>"},
+    array_file{"an array", "\x93NUMPY"};
+/// A flag that names an output replaces files of its own kind only, never a user's text or a run's own files. Throws
+/// ExitCode::usage if `path` has a file that begins otherwise. Call it before the work. `flag`: "--svg".
+void require_own_kind(std::string_view flag, const std::filesystem::path& path, const OutputKind& kind);
+
 /// Replaces `path` by these bytes, or leaves it as it was.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);

@@ -84,6 +84,7 @@ void validate_request(const Options& o) {
   if (!o.ids.empty() && o.logits.empty())
     fail(ExitCode::usage, "logits", "--ids {} without --logits; expected a file to write; give --logits FILE.npy",
          o.ids);
+  if (!o.logits.empty()) require_own_kind("--logits", o.logits, array_file);
 }
 
 std::vector<std::int32_t> read_ids(const std::string& path, std::int64_t vocab, std::int64_t context) {

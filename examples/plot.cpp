@@ -7,8 +7,6 @@
 // A RUN is the --out folder of train_gpt or train, also while it trains, or a metrics.jsonl.
 // Read next: ops/plot/curves.h, ops/plot/braille.h, examples/pictures/curves.h.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string_view>
 
@@ -71,20 +69,6 @@ ChartSize size_for(const Screen& screen) {
   return *size;
 }
 
-/// --svg replaces only a drawing, never a run's own files.
-void require_drawing(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return;
-  constexpr std::string_view beginning = "<svg";
-  std::string found(beginning.size(), '\0');
-  std::ifstream(path).read(found.data(), static_cast<std::streamsize>(found.size()));
-  if (found != beginning)
-    fail(ExitCode::usage, "plot",
-         "--svg {} exists and is not a drawing, and would be overwritten; expected a new name, or an SVG file to "
-         "replace; change --svg",
-         path);
-}
-
 int run(const std::vector<std::string>& words) {
   Screen& screen = Screen::of_process();
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
@@ -95,7 +79,7 @@ int run(const std::vector<std::string>& words) {
   }
   const Request request = read(words);
   if (request.svg)
-    require_drawing(*request.svg);
+    require_own_kind("--svg", *request.svg, drawing_file);
   else
     require_output();
   std::vector<RunCurves> curves;

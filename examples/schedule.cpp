@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
     flags.add("svg", "PATH", svg, "file to draw the timeline in; empty: none");
     if (!flags.parse_or_print(argc, argv)) return 0;
     require_output();
+    if (!svg.empty()) require_own_kind("--svg", svg, drawing_file);
     const pipeline::Costs costs = parse_costs(costs_text);
     const pipeline::Schedule schedule =
         pipeline::make_schedule(name, static_cast<int>(ranks), static_cast<int>(microbatches));

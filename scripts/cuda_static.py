@@ -97,8 +97,9 @@ def parse(text, file):
 
 
 def included_by(path, seen):
-    """Adds to `seen` the file and what it includes of ours, directly or not; paths are relative to the root."""
-    if path in seen or not os.path.exists(os.path.join(ROOT, path)):
+    """Adds to `seen` the file and what it includes of ours for nvcc, directly or not; paths are relative to the root."""
+    emulator = path.startswith("cuda/emu/")  # for other compilers only: cuda/device/device.h
+    if emulator or path in seen or not os.path.exists(os.path.join(ROOT, path)):
         return
     seen.add(path)
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:

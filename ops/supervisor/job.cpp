@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array user_signals = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+constexpr std::array user_signals = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
 constexpr std::size_t longest_line = 1 << 16;
 
 int checked(int result, const char* what) {
@@ -91,7 +91,7 @@ SignalQueue::SignalQueue() {
   sigaddset(&wanted, SIGCHLD);
   sigaddset(&wanted, SIGPIPE);  // a closed terminal must not end the supervisor
   for (const int signal : user_signals) sigaddset(&wanted, signal);
-  for (const int ignorable : {SIGHUP, SIGINT}) {  // the same signals as in train/program/signals.h
+  for (const int ignorable : {SIGHUP, SIGINT, SIGTSTP}) {  // the same signals as in train/program/signals.h
     struct sigaction action = {};
     ::sigaction(ignorable, nullptr, &action);
     if (action.sa_handler == SIG_IGN) sigdelset(&wanted, ignorable);  // blocking would queue it
@@ -194,9 +194,11 @@ void Job::send(int signal) const {
   if (!ending_) ::kill(pid_, signal);
 }
 
-void Job::kill_all() const {
-  for (const pid_t process : descendants(::getpid())) ::kill(process, SIGKILL);
+void Job::send_all(int signal) const {
+  for (const pid_t process : descendants(::getpid())) ::kill(process, signal);
 }
+
+void Job::kill_all() const { send_all(SIGKILL); }
 
 std::size_t Job::processes() const { return descendants(::getpid()).size(); }
 

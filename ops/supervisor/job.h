@@ -26,8 +26,8 @@
 namespace trireme::supervisor {
 
 /// While it exists, these signals are blocked and queued: SIGTERM, SIGINT (unless ignored, as for a script's background
-/// jobs), SIGHUP (unless ignored, as under nohup), SIGUSR1, SIGUSR2, SIGCHLD and SIGPIPE. Create only one at a time, on
-/// the main thread.
+/// jobs), SIGHUP (unless ignored, as under nohup), SIGTSTP (unless ignored), SIGUSR1, SIGUSR2, SIGCHLD and SIGPIPE.
+/// Create only one at a time, on the main thread.
 class SignalQueue {
  public:
   SignalQueue();
@@ -66,8 +66,9 @@ class Job {
   const std::optional<Ending>& ending() const { return ending_; }
   bool over() const { return ending_.has_value() && alone_; }  ///< the command and all its processes have ended
 
-  void send(int signal) const;  ///< to the command only; a launcher forwards it
-  void kill_all() const;        ///< SIGKILL to every process of the job
+  void send(int signal) const;      ///< to the command only; a launcher forwards it
+  void send_all(int signal) const;  ///< to every process of the job
+  void kill_all() const;            ///< SIGKILL to every process of the job
   std::size_t processes() const;
 
   /// Removes what a killed job left in shared memory and temporary folders; after over(). Returns how many files and

@@ -239,7 +239,11 @@ Ending Supervisor::run_job(const Command& command) {
 }
 
 void Supervisor::take(int signal, const Job& job) {
-  if (signal == SIGUSR1) {
+  if (signal == SIGTSTP) {  // Ctrl-Z: the job has a session of its own, so the terminal does not stop it
+    job.send_all(SIGSTOP);
+    std::raise(SIGSTOP);  // until somebody continues this process
+    job.send_all(SIGCONT);
+  } else if (signal == SIGUSR1) {
     take_save(listens());
   } else if (!requests_.leaving()) {
     say("the job is told to save and leave");
@@ -306,11 +310,14 @@ bool Supervisor::pause(double seconds) {
   const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(duration<double>(seconds));
   while (true) {
     while (const std::optional<int> signal = signals_.next()) {
-      if (*signal != SIGUSR1) {
+      if (*signal == SIGTSTP) {
+        std::raise(SIGSTOP);
+      } else if (*signal == SIGUSR1) {
+        take_save(false);
+      } else {
         requests_.leave();
         return false;
       }
-      take_save(false);
     }
     const double left = duration<double>(end - Clock::now()).count();
     if (left <= 0) return true;

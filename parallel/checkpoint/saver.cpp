@@ -72,6 +72,42 @@ Saver::~Saver() {
   if (committing_.valid()) committing_.wait();
 }
 
+void Saver::require_possible() const {
+  ProcessGroup& world = mesh_.world();
+  std::error_code unknown;
+  const bool first = mesh_.rank() == 0, existed = fs::exists(fs::symlink_status(checkpoints_, unknown));
+  const fs::path trial = checkpoints_ / temporary_name(0, nonce_);
+  const auto file = [&](int rank) { return trial / fmt::format("{}", rank); };
+  const auto of_first = [&](const auto& f) { return first_text(world, first ? problem_of(f) : std::string()); };
+  std::string problem = of_first([&] { make_temporary_folder(checkpoints_.parent_path(), trial); });
+  if (problem.empty()) {
+    problem = problem_of([&] { write_file(file(mesh_.rank()), ""); });
+    if (!problem.empty() && !first)
+      problem = fmt::format(
+          "rank {} cannot write where rank 0 can: {}; expected one folder for all ranks, on a file system that they "
+          "share",
+          mesh_.rank(), problem);
+    problem = first_text(world, problem);
+  }
+  if (problem.empty())
+    problem = of_first([&] {
+      for (int rank = 0; rank < world.size(); ++rank)
+        if (!is_there(file(rank)))
+          fail(ExitCode::io, "checkpoint",
+               "what rank {} writes to {} does not arrive at rank 0: expected one folder for all ranks, on a file "
+               "system that they share",
+               rank, checkpoints_.string());
+    });
+  if (first)
+    static_cast<void>(problem_of([&] {
+      remove_folder(trial);
+      std::error_code not_empty;
+      if (!existed) fs::remove(checkpoints_, not_empty);
+    }));
+  if (!problem.empty())
+    fail(ExitCode::io, "checkpoint", "no checkpoint could be saved: {}; mend it, or change --out", problem);
+}
+
 void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,
                   std::optional<ValidationLoss> validation_loss) {
   require(!busy(), "checkpoint", "a save is still under way; call finish() first");

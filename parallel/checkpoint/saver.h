@@ -48,6 +48,10 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
+  /// Tries what a save needs, a folder in which all ranks can write, so that a run does not find out at its end. Leaves
+  /// nothing behind. Throws ExitCode::io. Collective.
+  void require_possible() const;
+
   bool busy() const { return phase_ != Phase::idle; }
   /// True while rank 0 commits: all files are written, and no failure of another rank can undo the save.
   bool committing() const { return phase_ == Phase::committing; }

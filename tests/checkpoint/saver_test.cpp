@@ -103,6 +103,29 @@ TEST_CASE("a save does not create the run's folder again after it was moved away
   CHECK(steps_in(folder / "moved/checkpoints") == Names{"step_00000001"});
 }
 
+TEST_CASE("before a run it is tried whether all ranks can save, without a trace") {
+  const TempFolder folder;
+  run_mesh("dp=2", [&](const MeshPtr& mesh) { Saver(folder / "checkpoints", *mesh, {}).require_possible(); });
+  CHECK(list_folder(folder.path()).empty());
+
+  for (const std::string name : {"0", "1"}) fs::create_directory(folder / name);
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    const Saver saver(folder / std::to_string(mesh->rank()) / "checkpoints", *mesh, {});  // as with two disks
+    const std::string error = error_of([&] { saver.require_possible(); });
+    INFO(error);
+    CHECK(contains(error, "rank 1 cannot write where rank 0 can"));
+    CHECK(contains(error, "expected one folder for all ranks"));
+  });
+  CHECK(list_folder(folder / "0").empty());
+
+  fs::create_directory_symlink(folder / "not mounted", folder / "link");
+  run_mesh("dp=2", [&](const MeshPtr& mesh) {
+    const Saver saver(folder / "link", *mesh, {});
+    CHECK(contains(error_of([&] { saver.require_possible(); }), "no checkpoint could be saved: cannot create"));
+  });
+  CHECK(fs::is_symlink(folder / "link"));
+}
+
 // There is no event between the end of the writing and the commit, so this sleeps.
 TEST_CASE("a save whose folder is removed says that, and not what a reader should do" * doctest::test_suite("clock")) {
   const TempFolder folder;

@@ -318,6 +318,17 @@ TEST_CASE("control characters in the name of a run's folder do not reach the ter
   }
 }
 
+TEST_CASE("flags for outputs replace files of their own kind only") {
+  const Workplace work;
+  const std::string text = work.path("notes.txt");
+  std::ofstream(text) << "notes";
+  check_refused(run("schedule", "--svg " + text), 64, {"--svg " + text, "is not a drawing"});
+  check_refused(run("plan", "--machine none.json --page " + text), 64, {"--page " + text, "is not a page"});
+  check_refused(run("eval", "--checkpoint none --ids none --logits " + text), 64, {"--logits " + text, "not an array"});
+  check_refused(run("train_gpt", work.small_run() + "--profile " + text), 64, {"--profile " + text, "not a trace"});
+  CHECK(std::filesystem::file_size(text) == 5);
+}
+
 TEST_CASE("plot replaces a drawing, and no other file") {
   const Workplace work;
   const std::string out = work.path("run"), metrics = out + "/metrics.jsonl", svg = work.path("loss.svg");

@@ -172,6 +172,23 @@ TEST_CASE("run: a job is told to leave by SIGUSR2, once, and to save by SIGUSR1"
   CHECK(occurrences(content_of(work.path("starts")), "\n") == 3);  // no job was started a second time
 }
 
+TEST_CASE("run: Ctrl-Z stops the job too, and fg lets both go on") {
+  const Workplace work;
+  const std::string ready = work.path("ready"), go = work.path("go"), log = work.path("log");
+  const std::string job = write_job(
+      work, fmt::format("echo $$ >{0}.new; mv {0}.new {0}; while [ ! -e {1} ]; do sleep 0.02; done", ready, go));
+  const auto stopped = [](const std::string& process) {
+    return fmt::format("[ \"$(cut -d' ' -f3 /proc/{}/stat)\" = T ]", process);
+  };
+  const std::string job_process = fmt::format("$(cat {})", ready);
+  const Result result = shell(
+      fmt::format("set -m; {}{}kill -TSTP $p; {}{}kill -CONT $p; {}touch {}; wait $p",
+                  started_run(fmt::format("{} -- {} --out {}", fast, job, work.path("out")), log), until(exists(ready)),
+                  until(stopped(job_process)), until(stopped("$p")), until("! " + stopped(job_process)), go));
+  INFO(content_of(log));
+  CHECK(result.code == 0);
+}
+
 TEST_CASE("run: a job without signal handlers is told to leave again, and told to save only when it has them") {
   const Workplace work;
   const std::string said = work.path("said"), ready = work.path("ready"), log = work.path("log");

@@ -36,7 +36,8 @@ if [ "$quick" = no ]; then
   faulty eio_in_fsync kind=eio,call=fsync,path=rank_00000,op=2- 'rank_00000.safetensors: Input/output error'
   faulty eio_in_close kind=eio,call=close,path=rank_00000.safetensors.tmp,op=2- 'rank_00000.safetensors: Input/output'
   faulty eio_in_rename kind=eio,call=rename,path=manifest.json,op=2- 'manifest.json: Input/output error'
-  faulty eio_in_mkdir kind=eio,call=mkdir,path=step_,op=2- 'cannot create the folder .*step_.*: Input/output error'
+  # A run makes such a folder at its start, too, to see whether it can.
+  faulty eio_in_mkdir kind=eio,call=mkdir,path=step_,op=3- 'cannot create the folder .*step_.*: Input/output error'
   faulty eio_reading_back kind=eio,call=pread,path=rank_00000,op=2- 'rank_00000.safetensors: Input/output error'
 fi
 

@@ -93,6 +93,14 @@ TEST_CASE("a deadlock is named at once, and so is the rank that fails") {
         "have ended; expected a send for every receive");
   CHECK(error_of([] {
           run_ranks({.ranks = 2}, [](Rank& rank) {
+            rank.compute(1, rank.rank() == 0 ? "F0" : "B0");
+            rank.receive(1 - rank.rank());
+          });
+        }) ==
+        "a deadlock: rank 0 waits for a message of rank 1 after 'F0', rank 1 waits for a message of rank 0 after 'B0'; "
+        "expected a rank to send what another waits for before it waits itself");
+  CHECK(error_of([] {
+          run_ranks({.ranks = 2}, [](Rank& rank) {
             if (rank.rank() == 1) rank.send(Tensor::zeros({1}), 2);
             rank.receive(1 - rank.rank());
           });
@@ -108,6 +116,18 @@ TEST_CASE("messages that nobody received are named") {
   });
   REQUIRE(run.left.size() == 1);
   CHECK(run.left[0] == "rank 0 sent 1 message that rank 1 did not receive");
+}
+
+TEST_CASE("a rank that has not waited for its tasks is named") {
+  const Run run = run_ranks({.ranks = 2}, [](Rank& rank) {
+    const int task = rank.start([&rank] {
+      rank.send(Tensor::zeros({1}), 1 - rank.rank());
+      rank.receive(1 - rank.rank());
+    });
+    if (rank.rank() == 0) rank.wait(task);
+  });
+  REQUIRE(run.left.size() == 1);
+  CHECK(run.left[0] == "rank 1 ended without waiting for 1 of its 1 background tasks");
 }
 
 TEST_CASE("collectives of the harness") {

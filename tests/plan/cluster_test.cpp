@@ -46,7 +46,7 @@ TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic, a
   CHECK(model.kernel(call("gemm", 1e12, 1)) == doctest::Approx(1).epsilon(1e-4));
   CHECK(model.kernel(call("gemm", 1e12, 1e9)) == doctest::Approx(1.5).epsilon(1e-4));
   CHECK(model.kernel(call("grouped_gemm", 1e12, 1, DType::f32)) == doctest::Approx(2).epsilon(1e-4));
-  CHECK(model.kernel(call("attention", 1e12, 1e9)) == doctest::Approx(2).epsilon(1e-4));
+  CHECK(model.kernel(call("attention", 1e12, 1e9)) == doctest::Approx(2.4).epsilon(1e-4));
   CHECK(model.kernel(call("gemm", 1e6, 2e9)) == doctest::Approx(2));
   CHECK(model.kernel(call("unary", 0, 8)) == 3e-6);
 }
@@ -75,6 +75,30 @@ TEST_CASE("products take what bench/results measured on H100 and H200, with one 
     }
   }
   CHECK(met == 25);
+}
+
+TEST_CASE("attention takes what it takes on an H100 and an H200") {
+  struct Causal {
+    double width, tokens;      // of a head, of a sequence; 268 MB in all for queries, keys, values and outputs
+    std::array<double, 2> ms;  // ours, forward and backward, on H100 and H200
+  };
+  const std::vector<Causal> sums = {{64, 1024, {0.9865, 0.9729}},
+                                    {64, 4096, {2.694, 2.688}},
+                                    {128, 1024, {0.824, 0.7952}},
+                                    {128, 4096, {2.420, 2.420}}};
+  for (std::size_t gpu = 0; gpu < 2; ++gpu) {
+    Cluster cluster;
+    cluster.device.bf16_flops = 989e12;
+    cluster.device.memory_speed = gpu == 0 ? 3350e9 : 4800e9;
+    const ClusterModel model(cluster);
+    for (const auto& [width, tokens, ms] : sums) {
+      const double bytes = 268e6, flops = bytes * tokens / 4;  // bf16: 2 T^2 d a head, on 4 T d numbers
+      const double seconds = model.kernel(call("attention", flops, bytes)) +
+                             model.kernel(call("attention_backward", 2.5 * flops, 2 * bytes));
+      CAPTURE(width);
+      CHECK(std::abs(1e3 * seconds / ms.at(gpu) - 1) < 0.115);
+    }
+  }
 }
 
 TEST_CASE("memory traffic has an efficiency for kernels that compute, and one for those that copy") {

@@ -94,6 +94,7 @@ Checkpointing::Checkpointing(const TrainOptions& options, Trainer& trainer, cons
   if (trainer.model().mesh().rank() == 0 && std::filesystem::is_directory(options.run.out, unknown))
     out_.emplace(options.run.out);
   saver_.emplace(options.run.out, trainer.model(), trainer.optimizer(), run, options.run.config, options.run.keep);
+  saver_->require_possible();
   // A run that resumes in its own folder has nothing to save before its first step.
   if (resumed && std::filesystem::weakly_canonical(resumed->path.parent_path(), unknown) ==
                      std::filesystem::weakly_canonical(checkpoints_, unknown))

@@ -22,6 +22,7 @@ class RunSaver {
            std::string configuration = {}, std::optional<std::int64_t> keep = {});
 
   // These functions are those of checkpoint::Saver.
+  void require_possible() const { saver_.require_possible(); }
   void begin(const Progress& progress, std::optional<checkpoint::ValidationLoss> validation_loss = {});
   bool busy() const { return saver_.busy(); }
   bool committing() const { return saver_.committing(); }

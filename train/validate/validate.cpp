@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
+#include "core/io.h"
 #include "core/kernels.h"
 #include "core/nearest.h"
 #include "cuda/runtime/open.h"
@@ -152,15 +152,7 @@ void require_own_file(const RunOptions& run) {
            "--profile",
            run.profile, run.out);
   }
-  if (!fs::exists(run.profile) || fs::file_size(run.profile, ignored) == 0) return;
-  std::string beginning(Profiling::trace_beginning.size(), '\0');
-  std::ifstream(run.profile).read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
-  if (beginning != Profiling::trace_beginning)
-    fail(
-        ExitCode::usage, "profile",
-        "--profile {} exists and is not a trace, and would be overwritten; expected a new name, or a trace to replace; "
-        "change --profile",
-        run.profile);
+  require_own_kind("--profile", run.profile, {"a trace", Profiling::trace_beginning});
 }
 
 /// Refuses a --profile that would have nothing to record, or no place to write to, at the end of a run.

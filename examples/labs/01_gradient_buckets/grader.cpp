@@ -1,5 +1,8 @@
 // The grader of lab 1. Sums are compared with those of f64; times are counted by examples/labs/harness/clock.h.
+#include <fmt/ranges.h>
+
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "examples/labs/01_gradient_buckets/lab.h"
@@ -39,12 +42,6 @@ struct Inputs {
     }
   }
   const Tensor& of(const Rank& rank) const { return x[at(rank.rank())]; }
-
- private:
-  template <class I>
-  static std::size_t at(I i) {
-    return static_cast<std::size_t>(i);
-  }
 };
 
 /// x of every rank after all_reduce, and the run.
@@ -55,9 +52,8 @@ struct Reduced {
 
 Reduced run_all_reduce(const Answers& answers, const Inputs& inputs, int ranks) {
   Reduced result;
-  for (int rank = 0; rank < ranks; ++rank) result.x.push_back(clone(inputs.x[static_cast<std::size_t>(rank)]));
-  result.run = run_ranks(
-      {.ranks = ranks}, [&](Rank& rank) { answers.all_reduce(rank, result.x[static_cast<std::size_t>(rank.rank())]); });
+  for (int rank = 0; rank < ranks; ++rank) result.x.push_back(clone(inputs.x[at(rank)]));
+  result.run = run_ranks({.ranks = ranks}, [&](Rank& rank) { answers.all_reduce(rank, result.x[at(rank.rank())]); });
   return result;
 }
 
@@ -65,15 +61,35 @@ void expect_nothing_left(Grading& grading, const Run& run) {
   for (const std::string& left : run.left) grading.expect(left);
 }
 
+/// Of which ranks' terms a wrong sum is made: rank r has 8^r in all elements, so the digits of a sum count the terms.
+/// Empty: each is in it once, or the sum is none of the kind.
+std::string terms_of(const Answers& answers, int ranks, std::int64_t count, int rank) {
+  std::vector<Tensor> x;
+  for (int r = 0; r < ranks; ++r) x.push_back(Tensor::full({count}, std::pow(8.0, r)));
+  run_ranks({.ranks = ranks}, [&](Rank& self) { answers.all_reduce(self, x[at(self.rank())]); });
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float sum = x[at(rank)].data<float>()[i];
+    if (!(sum >= 0 && sum < std::pow(8.0, ranks)) || sum != std::floor(sum)) return {};
+    std::vector<std::string> wrong;
+    auto digits = static_cast<std::int64_t>(sum);
+    for (int r = 0; r < ranks; ++r, digits /= 8)
+      if (digits % 8 != 1) wrong.push_back(fmt::format("{} times rank {}'s", digits % 8, r));
+    if (!wrong.empty()) return fmt::format(". Element {} has {}", i, fmt::join(wrong, ", "));
+  }
+  return {};
+}
+
 void check_sums(const Answers& answers, Grading& grading) {
   for (const std::int64_t count : {grading.pick(100, 300), 7, 1}) {
     for (const int ranks : {2, 2, grading.pick(3, 7), 8}) {  // twice: with fresh inputs
       const Inputs inputs(grading, ranks, count);
       const Reduced result = run_all_reduce(answers, inputs, ranks);
-      for (int rank = 0; rank < ranks; ++rank)
-        grading.expect(difference(fmt::format("{} ranks, x on rank {}", ranks, rank),
-                                  result.x[static_cast<std::size_t>(rank)], inputs.sum,
-                                  {.scale = 1, .before = inputs.x[static_cast<std::size_t>(rank)]}));  // of a term
+      for (int rank = 0; rank < ranks; ++rank) {
+        const std::string problem =
+            difference(fmt::format("{} ranks, x on rank {}", ranks, rank), result.x[at(rank)], inputs.sum,
+                       {.scale = 1, .before = inputs.x[at(rank)]});  // the scale of a term
+        if (!problem.empty()) grading.expect(problem + terms_of(answers, ranks, count, rank));
+      }
       expect_nothing_left(grading, result.run);
     }
   }
@@ -97,13 +113,12 @@ void check_traffic(const Answers& answers, Grading& grading) {
   const Reduced result = run_all_reduce(answers, Inputs(grading, ranks, count), ranks);
   const std::int64_t least = 2 * (ranks - 1) * (count / ranks) * 4;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Record& record = result.run.ranks[static_cast<std::size_t>(rank)];
+    const Record& record = result.run.ranks[at(rank)];
     const std::int64_t bytes = record.bytes_sent();
-    grading.expect(
-        bytes >= least,
-        "rank {} of {} sent {} bytes of a tensor of {}; no all-reduce does with so few, so data came another "
-        "way. Ranks of a cluster share no memory",
-        rank, ranks, bytes, count * 4);
+    grading.expect(bytes >= least,
+                   "rank {} of {} sent {} bytes of a tensor of {}; no all-reduce does with so few. Ranks know of each "
+                   "other by messages only",
+                   rank, ranks, bytes, count * 4);
     grading.expect(bytes == record.bytes_sent_to((rank + 1) % ranks), "rank {} of {} sends to other ranks than {}",
                    rank, ranks, (rank + 1) % ranks);
     grading.expect(bytes <= least, "rank {} of {} sent {} bytes of a tensor of {}: more than a ring needs", rank, ranks,
@@ -140,12 +155,12 @@ struct StepResult {
 
 StepResult run_step(const Answers& answers, const Step& step, const Inputs& inputs) {
   StepResult result;
-  result.gradients.resize(static_cast<std::size_t>(step.ranks));
+  result.gradients.resize(at(step.ranks));
   result.run = run_ranks({.ranks = step.ranks}, [&](Rank& rank) {
     Backward backward(step.layers, step.seconds_per_layer, inputs.of(rank));
     answers.synchronize(rank, backward, step.bucket);
     require(backward.done(), "backward", "not all layers were computed; expected next() until done()");
-    result.gradients[static_cast<std::size_t>(rank.rank())] = clone(backward.gradients());
+    result.gradients[at(rank.rank())] = clone(backward.gradients());
   });
   return result;
 }
@@ -159,7 +174,7 @@ void check_gradients(const Answers& answers, Grading& grading) {
       std::int64_t begin = 0;
       for (std::size_t layer = 0; layer < step.layers.size(); ++layer) {
         const auto part = [&](const Tensor& x) { return view::slice(x, 0, begin, step.layers[layer]); };
-        const auto r = static_cast<std::size_t>(rank);
+        const auto r = at(rank);
         grading.expect(difference(fmt::format("gradients of layer {} on rank {}", step.layers.size() - 1 - layer, rank),
                                   part(result.gradients[r]), part(inputs.sum), {.before = part(inputs.x[r])}));
         begin += step.layers[layer];
@@ -180,8 +195,8 @@ void check_buckets(const Answers& answers, Grading& grading) {
                  "its latency",
                  messages, step.elements(), step.bucket, most);
   grading.expect(bytes >= 2 * (step.ranks - 1) * (step.elements() / step.ranks - buckets) * 4,
-                 "rank 0 sent {} bytes, too few for the sum of {} gradients; ranks of a cluster share no memory", bytes,
-                 step.elements());
+                 "rank 0 sent {} bytes, too few for the sum of {} gradients. Ranks know of each other by messages only",
+                 bytes, step.elements());
 }
 
 /// The same run is checked and timed.
@@ -215,9 +230,12 @@ void check_predictions(const Answers& answers, Grading& grading) {
   const double seconds = answers.all_reduce_seconds(ranks, count, latency, bandwidth);
   const Run ring =
       run_ranks({.ranks = ranks, .collectives = true}, [&](Rank& rank) { rank.all_reduce(Tensor::zeros({count})); });
-  grading.predict("bytes that a rank sends", bytes, static_cast<double>(ring.ranks[0].bytes_sent()));
-  grading.predict("messages that a rank sends", messages, static_cast<double>(ring.ranks[0].messages_sent()));
-  grading.predict("seconds of an all-reduce", seconds, timed(ring, equal_links(latency, bandwidth)).seconds);
+  const std::string given = fmt::format("{} ranks, {} elements", ranks, count);
+  grading.predict("bytes that a rank sends", given, bytes, static_cast<double>(ring.ranks[0].bytes_sent()));
+  grading.predict("messages that a rank sends", given, messages, static_cast<double>(ring.ranks[0].messages_sent()));
+  grading.predict("seconds of an all-reduce",
+                  fmt::format("{}, {:.0f} us, {:.0f} GB/s", given, 1e6 * latency, 1e-9 * bandwidth), seconds,
+                  timed(ring, equal_links(latency, bandwidth)).seconds);
 
   const int buckets = grading.pick(3, 9);
   const auto measured = [&](double compute, double all_reduce) {
@@ -230,8 +248,14 @@ void check_predictions(const Answers& answers, Grading& grading) {
     return timed(run, equal_links(all_reduce / 2, 1e15)).seconds;
   };
   const double slow = 1e-3 * grading.pick(5, 9), fast = 1e-3 * grading.pick(1, 4);
-  grading.predict("a step that computes longer", answers.step_seconds(buckets, slow, fast), measured(slow, fast));
-  grading.predict("a step that sends longer", answers.step_seconds(buckets, fast, slow), measured(fast, slow));
+  const auto predict = [&](const std::string& what, double compute, double all_reduce) {
+    grading.predict(what,
+                    fmt::format("{} buckets, each computed in {:.0f} ms and summed in {:.0f} ms", buckets,
+                                1e3 * compute, 1e3 * all_reduce),
+                    answers.step_seconds(buckets, compute, all_reduce), measured(compute, all_reduce));
+  };
+  predict("a step that computes longer", slow, fast);
+  predict("a step that sends longer", fast, slow);
 }
 
 }  // namespace

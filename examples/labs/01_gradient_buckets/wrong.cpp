@@ -2,13 +2,8 @@
 // to fool the grader. tests/labs runs them. Do not read this before your own answer: what is wrong shows what is right.
 #include <unistd.h>
 
-#include <barrier>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <tuple>
-
 #include "examples/labs/01_gradient_buckets/solution.h"
+#include "examples/labs/harness/cheats.h"
 
 namespace trireme::labs::gradient_buckets {
 namespace {
@@ -36,12 +31,12 @@ const Registered a(wrong("everything to everybody", send_everything, "added in t
 
 /// The same, added in rank order: the sum is right to the bit.
 void send_everything_in_order(Rank& rank, Tensor x) {
-  std::vector<Tensor> all(static_cast<std::size_t>(rank.size()));
-  all[static_cast<std::size_t>(rank.rank())] = clone(x);
+  std::vector<Tensor> all(at(rank.size()));
+  all[at(rank.rank())] = clone(x);
   for (int k = 1; k < rank.size(); ++k) rank.send(x, (rank.rank() + k) % rank.size());
   for (int k = 1; k < rank.size(); ++k) {
     const int from = (rank.rank() + k) % rank.size();
-    all[static_cast<std::size_t>(from)] = rank.receive(from);
+    all[at(from)] = rank.receive(from);
   }
   copy(Tensor::zeros(x.shape()), x);
   for (const Tensor& term : all) add_into(x, term);
@@ -94,7 +89,7 @@ void lost_tail(Rank& rank, Backward& backward, std::int64_t bucket) {
     sent = final;
   }
   rank.wait(task);
-  for (float& g : gradients.span<float>().first(static_cast<std::size_t>(sent))) g /= static_cast<float>(rank.size());
+  for (float& g : gradients.span<float>().first(at(sent))) g /= static_cast<float>(rank.size());
 }
 const Registered f(wrong("the last bucket is lost", lost_tail, "gradients of layer 0 on rank 0: every element"));
 
@@ -178,40 +173,8 @@ const Registered k([] {
 
 // ---- attempts at cheating ---------------------------------------------------------------------------------------------
 
-/// Ranks are threads: they could look into each other's memory.
-void shared_memory(Rank& rank, Tensor x) {
-  static std::mutex mutex;
-  static std::map<int, std::unique_ptr<std::barrier<>>> barriers;  // by number of ranks
-  static std::map<int, Tensor> all;                                // by rank
-  std::barrier<>* barrier = nullptr;
-  {
-    const std::scoped_lock lock(mutex);
-    auto& own = barriers[rank.size()];
-    if (own == nullptr) own = std::make_unique<std::barrier<>>(rank.size());
-    barrier = own.get();
-    all[rank.rank()] = clone(x);
-  }
-  barrier->arrive_and_wait();
-  copy(Tensor::zeros(x.shape()), x);
-  for (int r = 0; r < rank.size(); ++r) add_into(x, all.at(r));
-  barrier->arrive_and_wait();
-}
-const Registered l(wrong("cheat: shared memory", shared_memory, "Ranks of a cluster share no memory"));
-
-/// The first result, again and again.
-void remembers(Rank& rank, Tensor x) {
-  static std::mutex mutex;
-  static std::map<std::tuple<int, int, std::int64_t>, Tensor> results;
-  const std::tuple key(rank.rank(), rank.size(), x.count());
-  {
-    const std::scoped_lock lock(mutex);
-    if (const auto known = results.find(key); known != results.end()) return copy(known->second, x);
-  }
-  solution::all_reduce(rank, x);
-  const std::scoped_lock lock(mutex);
-  results[key] = clone(x);
-}
-const Registered m(wrong("cheat: remembers", remembers, "x on rank"));
+const Registered l(wrong("cheat: shared memory", cheats::shared_memory, "by messages only"));
+const Registered m(wrong("cheat: remembers", cheats::remembers<solution::all_reduce>, "x on rank"));
 
 /// Leaves with the exit status of success.
 void leaves(Rank&, Tensor) { _exit(0); }

@@ -41,11 +41,11 @@ void check_shards(const Answers& answers, Grading& grading) {
       Tensor mean = Tensor::zeros({ranks, shard}, DType::f64), got = Tensor::zeros({ranks, shard});
       for (int rank = 0; rank < ranks; ++rank) {
         x.push_back(grading.random({ranks, shard}));
-        for (std::size_t i = 0; i < static_cast<std::size_t>(ranks * shard); ++i)
+        for (std::size_t i = 0; i < at(ranks * shard); ++i)
           mean.span<double>()[i] += double{x.back().span<const float>()[i]} / ranks;
       }
       run_ranks({.ranks = ranks, .collectives = true}, [&](Rank& rank) {
-        const Tensor own = answers.mean_shard(rank, clone(x[static_cast<std::size_t>(rank.rank())]));
+        const Tensor own = answers.mean_shard(rank, clone(x[at(rank.rank())]));
         require(own.defined() && own.shape() == Shape{shard}, "mean_shard", "a tensor {}; expected [{}]", own.shape(),
                 shard);
         Tensor place = view::select(std::as_const(got), 0, rank.rank());
@@ -85,7 +85,7 @@ void check_memory(const Trained& trained, const Task& task, int stage, Grading& 
   for (const Holding& holding : holdings(Sizes(task, ranks), ranks, stage)) {
     std::int64_t together = 0;
     for (int rank = 0; rank < ranks; ++rank) {
-      const std::int64_t bytes = trained.memory[static_cast<std::size_t>(rank)].*holding.seen;
+      const std::int64_t bytes = trained.memory[at(rank)].*holding.seen;
       grading.expect(bytes <= holding.most * f32_bytes, "rank {} of {} held {} bytes of {} at once; {} {}", rank, ranks,
                      bytes, holding.what, holding.limit, holding.most * f32_bytes);
       together += bytes;
@@ -104,7 +104,7 @@ void check_bytes(const Trained& trained, const Task& task, int stage, Grading& g
   std::int64_t together = 0;
   const std::int64_t most = (stage < 3 ? 2 : 3) * (ranks - 1) * (sizes.whole / ranks) * f32_bytes;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t bytes = trained.run.ranks[static_cast<std::size_t>(rank)].bytes_sent();
+    const std::int64_t bytes = trained.run.ranks[at(rank)].bytes_sent();
     grading.expect(bytes <= most * steps,
                    "rank {} of {} sent {} bytes a step; {} are enough, if each sum arrives at one rank only, and all "
                    "weights are gathered {}",
@@ -114,11 +114,10 @@ void check_bytes(const Trained& trained, const Task& task, int stage, Grading& g
   const std::int64_t least =
       (ranks - 1) * f32_bytes *
       (stage < 3 ? (2 * steps - 1) * sizes.weights : steps * (3 * sizes.weights - sizes.largest));
-  grading.expect(
-      together >= least,
-      "{} ranks sent {} bytes in {} steps, too few to sum all gradients and to gather all weights{}; ranks of "
-      "a cluster share no memory",
-      ranks, together, steps, stage < 3 ? "" : " twice");
+  grading.expect(together >= least,
+                 "{} ranks sent {} bytes in {} steps, too few to sum all gradients and to gather all weights{}; Ranks "
+                 "know of each other by messages only",
+                 ranks, together, steps, stage < 3 ? "" : " twice");
 }
 
 void check_stage(int stage, Train train, int ranks, const std::function<void(const MemorySeen&, std::int64_t)>& show,
@@ -210,7 +209,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
 /// Memory of rank 0, a line for each stage: four signs for a byte per weight.
 std::string bar(int stage, const MemorySeen& memory, std::int64_t weights) {
   const auto part = [&](char sign, std::int64_t bytes) {
-    return std::string(static_cast<std::size_t>((4 * bytes + weights / 2) / weights), sign);
+    return std::string(at((4 * bytes + weights / 2) / weights), sign);
   };
   return fmt::format(
       "ZeRO {}  |{}{}{}| {:.1f}\n", stage, part('w', memory.weights), part('g', memory.gradients),
@@ -242,7 +241,7 @@ void grade(const Answers& answers, Grading& grading) {
   for (const Train train : {answers.zero_1, answers.zero_2, answers.zero_3}) {
     ++stage;
     const auto show = [&](const MemorySeen& memory, std::int64_t weights) {
-      bars[static_cast<std::size_t>(stage)] = bar(stage, memory, weights);
+      bars[at(stage)] = bar(stage, memory, weights);
       grading.show(text());
     };
     check_stage(stage, train, ranks, show, grading);

@@ -62,9 +62,9 @@ std::vector<Layer> allocate(const Rank& rank, const Model& model, int stage) {
 void zero_1(Rank& rank, Model& model, int steps) {
   std::vector<Layer> layers = allocate(rank, model, 1);
   for (int step = 1; step <= steps; ++step) {
-    for (int i = 0; i < model.layers(); ++i) model.forward(i, layers[static_cast<std::size_t>(i)].weights);
+    for (int i = 0; i < model.layers(); ++i) model.forward(i, layers[at(i)].weights);
     for (int i = model.layers() - 1; i >= 0; --i) {
-      const Layer& layer = layers[static_cast<std::size_t>(i)];
+      const Layer& layer = layers[at(i)];
       model.backward(i, layer.weights, layer.gradients);
     }
     for (Layer& layer : layers) {
@@ -76,7 +76,7 @@ void zero_1(Rank& rank, Model& model, int steps) {
 void zero_2(Rank& rank, Model& model, int steps) {
   std::vector<Layer> layers = allocate(rank, model, 2);
   for (int step = 1; step <= steps; ++step) {
-    for (int i = 0; i < model.layers(); ++i) model.forward(i, layers[static_cast<std::size_t>(i)].weights);
+    for (int i = 0; i < model.layers(); ++i) model.forward(i, layers[at(i)].weights);
     // GAP 7: backward, with the whole gradient of one layer at a time; then the update
   }
 }

@@ -47,7 +47,7 @@ class Model {
 
   int layers() const { return task_.layers(); }
   /// Weights of a layer: its matrix and its bias, one after the other.
-  std::int64_t count(int layer) const { return task_.initial.at(index(layer)).count(); }
+  std::int64_t count(int layer) const { return task_.initial.at(at(layer)).count(); }
   /// Writes the layer's weights before the first step, from weight `first` on, into all of `into`; zeros after the
   /// last.
   void initial(int layer, std::int64_t first, Tensor into) const;
@@ -68,11 +68,7 @@ class Model {
   static constexpr double forward_seconds = 1e-3, backward_seconds = 2e-3;  // of a layer
   using Matrix = std::vector<double>;
 
-  template <class I>
-  static std::size_t index(I i) {
-    return static_cast<std::size_t>(i);
-  }
-  std::size_t width(int i) const { return index(task_.widths[index(i)]); }
+  std::size_t width(int i) const { return at(task_.widths[at(i)]); }
   std::vector<float> checked(std::string_view what, int layer, const Tensor& weights) const;
   Matrix own_rows(const Tensor& all);
 
@@ -108,10 +104,10 @@ inline void MemorySeen::look(const MemoryPool& pool, std::int64_t MemoryUse::*wh
 }
 
 inline void Model::initial(int layer, std::int64_t first, Tensor into) const {
-  const auto from = task_.initial[index(layer)].span<const float>();
+  const auto from = task_.initial[at(layer)].span<const float>();
   const auto to = into.span<float>();
   require(first >= 0, "initial", "layer {} from weight {} on; expected 0 or more", layer, first);
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = index(first) + i < from.size() ? from[index(first) + i] : 0;
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = at(first) + i < from.size() ? from[at(first) + i] : 0;
 }
 
 inline std::vector<float> Model::checked(std::string_view what, int layer, const Tensor& weights) const {
@@ -124,9 +120,8 @@ inline std::vector<float> Model::checked(std::string_view what, int layer, const
 /// The rows of the batch that are this rank's.
 inline Model::Matrix Model::own_rows(const Tensor& all) {
   const std::int64_t rows = all.size(0) / rank_.size();
-  rows_ = index(rows);
-  const auto values =
-      all.span<const float>().subspan(index(rank_.rank() * rows * all.size(1)), index(rows * all.size(1)));
+  rows_ = at(rows);
+  const auto values = all.span<const float>().subspan(at(rank_.rank() * rows * all.size(1)), at(rows * all.size(1)));
   return {values.begin(), values.end()};
 }
 
@@ -162,13 +157,13 @@ inline void Model::backward(int layer, const Tensor& weights, Tensor gradient) {
   require(to_go_ > 0 && layer == to_go_ - 1, "backward", "layer {}; expected {}", layer,
           to_go_ > 0 ? fmt::format("layer {}", to_go_ - 1) : "the forward of all layers first");
   const std::vector<float> w = checked("backward", layer, weights);
-  require(std::memcmp(w.data(), seen_.back()[index(layer)].data(), w.size() * sizeof(float)) == 0, "backward",
+  require(std::memcmp(w.data(), seen_.back()[at(layer)].data(), w.size() * sizeof(float)) == 0, "backward",
           "layer {}: the weights are not those of its forward", layer);
   checked("backward", layer, gradient);
   rank_.compute(backward_seconds, fmt::format("backward of layer {}", layer));
   memory_.look(*pool_, &MemoryUse::live);
   const std::size_t in = width(layer), out = width(layer + 1);
-  const Matrix &x = activations_[index(layer)], &y = activations_[index(layer) + 1];
+  const Matrix &x = activations_[at(layer)], &y = activations_[at(layer) + 1];
   if (layer + 1 == layers()) {  // of the loss: half the mean over rows of the squared error
     gradient_ = y;
     const Matrix targets = own_rows(task_.targets[seen_.size() - 1]);

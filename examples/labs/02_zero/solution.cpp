@@ -42,7 +42,7 @@ std::vector<Layer> allocate(const Rank& rank, const Model& model, int stage) {
 }
 
 void forward(Model& model, const std::vector<Layer>& layers) {
-  for (int i = 0; i < model.layers(); ++i) model.forward(i, layers[static_cast<std::size_t>(i)].weights);
+  for (int i = 0; i < model.layers(); ++i) model.forward(i, layers[at(i)].weights);
 }
 
 void zero_1(Rank& rank, Model& model, int steps) {
@@ -50,7 +50,7 @@ void zero_1(Rank& rank, Model& model, int steps) {
   for (int step = 1; step <= steps; ++step) {
     forward(model, layers);
     for (int i = model.layers() - 1; i >= 0; --i) {
-      const Layer& layer = layers[static_cast<std::size_t>(i)];
+      const Layer& layer = layers[at(i)];
       model.backward(i, layer.weights, layer.gradients);
     }
     for (Layer& layer : layers) {
@@ -66,7 +66,7 @@ void zero_2(Rank& rank, Model& model, int steps) {
   for (int step = 1; step <= steps; ++step) {
     forward(model, layers);
     for (int i = model.layers() - 1; i >= 0; --i) {
-      Layer& layer = layers[static_cast<std::size_t>(i)];
+      Layer& layer = layers[at(i)];
       const Tensor gradient = gradient_memory(layer.weights.shape());  // [n, shard], freed at the end of this block
       model.backward(i, layer.weights, gradient);
       copy(mean_shard(rank, gradient), layer.gradients);
@@ -88,10 +88,9 @@ Tensor gather(Rank& rank, const Tensor& shard) {
 void zero_3(Rank& rank, Model& model, int steps) {
   std::vector<Layer> layers = allocate(rank, model, 3);
   for (int step = 1; step <= steps; ++step) {
-    for (int i = 0; i < model.layers(); ++i)
-      model.forward(i, gather(rank, layers[static_cast<std::size_t>(i)].weights));
+    for (int i = 0; i < model.layers(); ++i) model.forward(i, gather(rank, layers[at(i)].weights));
     for (int i = model.layers() - 1; i >= 0; --i) {
-      Layer& layer = layers[static_cast<std::size_t>(i)];
+      Layer& layer = layers[at(i)];
       const Tensor weights = gather(rank, layer.weights);  // [n, shard]
       const Tensor gradient = gradient_memory(weights.shape());
       model.backward(i, weights, gradient);

@@ -31,7 +31,7 @@ inline Task task_of(Grading& grading, int ranks, int layers, int steps) {
 
 /// The gradient of each layer's weights on the whole batch: by autograd, in f64.
 inline std::vector<Tensor> gradients_of_one_rank(const Task& task, const std::vector<Tensor>& weights, int step) {
-  const auto s = static_cast<std::size_t>(step);
+  const auto s = at(step);
   std::vector<Tensor> leaves;
   Tensor x = cast(task.inputs[s], DType::f64);  // [rows, in]
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -75,15 +75,14 @@ struct Trained {
   std::vector<std::vector<Model::Weights>> seen;  // by rank, step, layer
   std::vector<MemorySeen> memory;                 // by rank
 
-  Trained(Train train, const Task& task, int ranks)
-      : seen(static_cast<std::size_t>(ranks)), memory(static_cast<std::size_t>(ranks)) {
+  Trained(Train train, const Task& task, int ranks) : seen(at(ranks)), memory(at(ranks)) {
     run = run_ranks({.ranks = ranks, .collectives = true}, [&](Rank& rank) {
       const auto pool = MemoryPool::current()->shared_from_this();  // the answer may set another
       Model model(rank, task);
       train(rank, model, task.steps());
       require(model.done(), "steps", "{} begun; expected {}, each with forward and backward of all layers",
               model.seen().size(), task.steps());
-      const auto r = static_cast<std::size_t>(rank.rank());
+      const auto r = at(rank.rank());
       seen[r] = model.seen();
       memory[r] = model.memory();
       memory[r].look(*pool, &MemoryUse::peak);

@@ -128,9 +128,10 @@ Run all_reduces(int ranks, const std::vector<Shape>& shapes) {
 void expect_bytes(Grading& grading, std::string_view what, const Run& run, const Run& least, const Run& most) {
   for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const std::int64_t bytes = run.ranks[rank].bytes_sent(), enough = most.ranks[rank].bytes_sent();
-    grading.expect(bytes >= least.ranks[rank].bytes_sent(),
-                   "{}: rank {} sent {} bytes, too few for its share of the sums. Ranks of a cluster share no memory",
-                   what, rank, bytes);
+    grading.expect(
+        bytes >= least.ranks[rank].bytes_sent(),
+        "{}: rank {} sent {} bytes, too few for its share of the sums. Ranks know of each other by messages only", what,
+        rank, bytes);
     grading.expect(bytes <= enough, "{}: rank {} sent {} bytes; {} are enough", what, rank, bytes, enough);
   }
 }
@@ -164,6 +165,21 @@ void expect_for_all_targets(Grading& grading, const Batch& batch, const Tensor& 
                  (batch.tp - 1) * batch.columns(), batch.vocabulary() - 1);
 }
 
+/// Losses of two ranks may differ by what the largest logits of their columns differ by.
+void expect_one_maximum(Grading& grading, const Batch& batch, const Tensors& losses) {
+  const auto is_usable = [&](const Tensor& x) { return x.defined() && x.shape() == Shape{batch.tokens()}; };
+  if (!std::ranges::all_of(losses, is_usable)) return;
+  const auto largest = [&](int rank) { return max(batch.part(cast(batch.logits, DType::f64), rank), 1); };  // [N]
+  for (int rank = 1; rank < batch.tp; ++rank) {
+    const Tensor got = cast(losses[at(rank)], DType::f64) - cast(losses[0], DType::f64);
+    const Tensor between = largest(rank) - largest(0);
+    grading.expect(!difference("", got, between, {.tolerance = 1e-4}).empty(),
+                   "loss differs between ranks: rank {} has another than rank 0, by exactly the difference of the "
+                   "largest logits in their columns",
+                   rank);
+  }
+}
+
 void expect_loss(Grading& grading, const Batch& batch) {
   const Tensor x = cast(batch.logits, DType::f64);
   Tensor one_hot = Tensor::zeros(x.shape(), DType::f64);
@@ -174,6 +190,7 @@ void expect_loss(Grading& grading, const Batch& batch) {
 
   Tensors losses;
   for (const Loss& got : batch.got) losses.push_back(got.loss);
+  expect_one_maximum(grading, batch, losses);
   expect_agreement(grading, "loss", losses, loss);
   expect_for_all_targets(grading, batch, cast(losses[0], DType::f64), loss);
   expect_on_all(grading, "loss", losses, loss);
@@ -268,10 +285,14 @@ void check_predictions(const Answers& answers, Grading& grading) {
     return static_cast<double>(all_reduces(tp, shapes).ranks[0].bytes_sent());
   };
   const double of_a_block = messages({stream, stream}) / messages({stream});
-  grading.predict("all-reduces in forward", forward, blocks * of_a_block);
-  grading.predict("all-reduces in backward", backward, blocks * of_a_block);
-  grading.predict("bytes that a rank sends for an MLP", mlp_bytes, bytes({stream, stream}));
-  grading.predict("bytes that a rank sends for the loss", loss_bytes, bytes({one, one, one}));
+  grading.predict("all-reduces in forward", fmt::format("{} blocks", blocks), forward, blocks * of_a_block);
+  grading.predict("all-reduces in backward", fmt::format("{} blocks", blocks), backward, blocks * of_a_block);
+  grading.predict("bytes that a rank sends for an MLP",
+                  fmt::format("tp = {}, {} tokens, D = {}, F = {}", tp, tokens, width, hidden), mlp_bytes,
+                  bytes({stream, stream}));
+  grading.predict("bytes that a rank sends for the loss",
+                  fmt::format("tp = {}, {} tokens, V = {}", tp, tokens, vocabulary), loss_bytes,
+                  bytes({one, one, one}));
 }
 
 }  // namespace

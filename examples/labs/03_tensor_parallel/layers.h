@@ -13,8 +13,6 @@ namespace trireme::labs::tensor_parallel {
 
 using Tensors = std::vector<Tensor>;
 
-inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 /// A parameter of a layer, and the dim along which it is cut; `whole`: every rank has all of it.
 template <class Weights>
 struct Parameter {

@@ -28,8 +28,8 @@ std::int64_t mlp_bytes(int tp, std::int64_t tokens, std::int64_t width, std::int
   return 0;  // GAP 3
 }
 
-/// Bytes that one rank sends for the cross-entropy of `tokens` tokens, with its maximum, its sum of exponentials and
-/// the target's logit summed over the ranks. tp divides `tokens`.
+/// Bytes that one rank sends for the cross-entropy of `tokens` tokens. Each token needs three numbers of all ranks: the
+/// largest logit, the sum of exponentials, and the target's logit. tp divides `tokens`.
 std::int64_t loss_bytes(int tp, std::int64_t tokens, std::int64_t vocabulary) {
   return 0;  // GAP 4
 }

@@ -137,7 +137,7 @@ Loss with(Rank& rank, const Tensor& logits, const Tensor& targets, std::int64_t 
   return mistaken(rank, logits, targets, vocabulary, mistakes);
 }
 const Registered j(wrong("each rank's own maximum", &Answers::cross_entropy, with<{.maximum = false}>,
-                         "loss differs between ranks"));
+                         "by exactly the difference of the largest logits in their columns"));
 const Registered k(wrong("each rank's own maximum, undone too early", &Answers::cross_entropy,
                          with<{.maximum = false, .rescale = true}>, "cross_entropy: logits of 10000: loss"));
 const Registered l(wrong("a softmax of own columns", &Answers::cross_entropy, with<{.local_softmax = true}>,
@@ -158,7 +158,7 @@ const Registered o(wrong("gathers the logits", &Answers::cross_entropy, gathers_
 const Registered p(wrong<std::int64_t (*)(int, std::int64_t, std::int64_t)>(
     "bytes of the logits", &Answers::loss_bytes,
     [](int tp, std::int64_t tokens, std::int64_t vocabulary) { return (tp - 1) * tokens * (vocabulary / tp) * 4; },
-    "bytes that a rank sends for the loss: predicted"));
+    "prediction: bytes that a rank sends for the loss"));
 
 // ---- attempts at cheating ------------------------------------------------------------------------------------------
 
@@ -196,8 +196,7 @@ Backward<Mlp> shared_memory(Rank& rank, const Mlp& part, const MlpKept& kept, co
   wait_for_all();
   return result;
 }
-const Registered r(wrong("cheat: shared memory", &Answers::mlp_backward, shared_memory,
-                         "Ranks of a cluster share no memory"));
+const Registered r(wrong("cheat: shared memory", &Answers::mlp_backward, shared_memory, "by messages only"));
 
 /// Sends little: the first loss, again and again.
 Loss remembers(Rank& rank, const Tensor& logits, const Tensor& targets, std::int64_t vocabulary) {

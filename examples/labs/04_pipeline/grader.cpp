@@ -17,15 +17,15 @@ void check_predictions(const Answers& answers, Grading& grading) {
   const int sent[] = {answers.messages_sent(ranks, 0, m), answers.messages_sent(ranks, middle, m)};
   const Step gpipe = step_of(grading, m, test_lists(ranks, m, 0, m - 1), run_list);
   const Step one_f_one_b = step_of(grading, m, test_lists(ranks, m, 1, 0), run_list);
-  grading.predict("the bubble of GPipe", bubbles[0], gpipe.bubble());
-  grading.predict("the bubble of 1F1B", bubbles[1], one_f_one_b.bubble());
-  grading.predict("micro-batches that a rank keeps, GPipe", alive[0], gpipe.alive(middle));
-  grading.predict("micro-batches that a rank keeps, 1F1B", alive[1], one_f_one_b.alive(middle));
-  const auto measured = [&](int rank) {
-    return static_cast<double>(one_f_one_b.run.ranks[static_cast<std::size_t>(rank)].messages_sent());
-  };
-  grading.predict("messages that the first rank sends", sent[0], measured(0));
-  grading.predict("messages that a rank in the middle sends", sent[1], measured(middle));
+  const std::string given = fmt::format("P = {}, M = {}", ranks, m),
+                    of_middle = fmt::format("{}, rank {}", given, middle);
+  grading.predict("the bubble of GPipe", given, bubbles[0], gpipe.bubble());
+  grading.predict("the bubble of 1F1B", given, bubbles[1], one_f_one_b.bubble());
+  grading.predict("micro-batches that a rank keeps, GPipe", of_middle, alive[0], gpipe.alive(middle));
+  grading.predict("micro-batches that a rank keeps, 1F1B", of_middle, alive[1], one_f_one_b.alive(middle));
+  const auto measured = [&](int rank) { return static_cast<double>(one_f_one_b.run.ranks[at(rank)].messages_sent()); };
+  grading.predict("messages that the first rank sends", given, sent[0], measured(0));
+  grading.predict("messages that a rank in the middle sends", of_middle, sent[1], measured(middle));
 }
 
 // ---- run() ----------------------------------------------------------------------------------------------------------
@@ -33,9 +33,9 @@ void check_predictions(const Answers& answers, Grading& grading) {
 void check_order(Grading& grading, const Step& step) {
   for (int rank = 0; rank < step.ranks(); ++rank) {
     std::vector<std::string> done;
-    for (const Event& event : step.run.ranks[static_cast<std::size_t>(rank)].main)
+    for (const Event& event : step.run.ranks[at(rank)].main)
       if (event.kind == Event::Kind::compute) done.push_back(event.what);
-    const Actions& list = step.lists[static_cast<std::size_t>(rank)];
+    const Actions& list = step.lists[at(rank)];
     for (std::size_t i = 0; i < std::max(list.size(), done.size()); ++i) {
       const std::string want = i < list.size() ? to_string(list[i]) : "its end";
       const std::string got = i < done.size() ? done[i] : "nothing more";
@@ -72,15 +72,15 @@ void check_gradients(Grading& grading, const Step& step) {
 
 void check_messages(Grading& grading, const Step& step) {
   for (int rank = 0; rank < step.ranks(); ++rank) {
-    const Record& record = step.run.ranks[static_cast<std::size_t>(rank)];
+    const Record& record = step.run.ranks[at(rank)];
     std::int64_t messages = 0;
     for (int peer = 0; peer < step.ranks(); ++peer) {
       const bool neighbours = std::abs(peer - rank) == 1;
       const std::int64_t need = neighbours ? step.model.x.bytes() : 0, sent = record.bytes_sent_to(peer);
       messages += neighbours ? step.micro_batches() : 0;
       grading.expect(sent >= need,
-                     "{}: rank {} sent {} bytes to rank {}, too few for that rank to do its part: data came another "
-                     "way. Ranks of a cluster share no memory",
+                     "{}: rank {} sent {} bytes to rank {}, too few for that rank to do its part. Ranks know of each "
+                     "other by messages only",
                      step.size(), rank, sent, peer);
       grading.expect(sent <= need, "{}: rank {} sent {} bytes to rank {}; {} are enough", step.size(), rank, sent, peer,
                      need);
@@ -121,14 +121,14 @@ void check_lists(Grading& grading, const std::vector<Actions>& lists, int micro_
       const int m = action.micro_batch;
       grading.expect(m >= 0 && m < micro_batches, "{} has a {}; expected 0 to {}", where, to_string(action),
                      micro_batches - 1);
-      ++counts[m][static_cast<std::size_t>(action.kind)];
+      ++counts[m][at(action.kind)];
     }
     for (int m = 0; m < micro_batches; ++m) {
       const auto [forward, backward, input, weight] = counts[m];
       grading.expect(forward == 1 && backward + input == 1 && input == weight,
-                     "{} has, of micro-batch {}, {} x forward, {} x backward, {} x backward_input, {} x "
-                     "backward_weight",
-                     where, m, forward, backward, input, weight);
+                     "{} has {} forward, {} backward, {} backward_input and {} backward_weight of micro-batch {}; "
+                     "expected one forward, and one backward or one of each of its parts",
+                     where, forward, backward, input, weight, m);
     }
     for (const bool forwards : {true, false})
       grading.expect(rank == 0 || order(rank, forwards) == order(rank - 1, forwards),

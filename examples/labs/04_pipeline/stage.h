@@ -33,7 +33,7 @@ using Actions = std::vector<Action>;
 
 inline std::string to_string(const Action& action) {
   constexpr std::array<std::string_view, 4> kinds = {"forward", "backward", "backward_input", "backward_weight"};
-  return fmt::format("{} of micro-batch {}", kinds[static_cast<std::size_t>(action.kind)], action.micro_batch);
+  return fmt::format("{} of micro-batch {}", kinds[at(action.kind)], action.micro_batch);
 }
 
 /// The time of a forward and of each part of a backward, on every stage. A whole backward takes twice as long.
@@ -70,10 +70,7 @@ inline Weights parameters(const Weights& weights, DType dtype) {
 class Stage {
  public:
   Stage(const Model& model, Rank& rank)
-      : model_(model),
-        rank_(rank),
-        number_(rank.rank()),
-        weights_(parameters(model.stages[static_cast<std::size_t>(number_)], DType::f32)) {}
+      : model_(model), rank_(rank), number_(rank.rank()), weights_(parameters(model.stages[at(number_)], DType::f32)) {}
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 

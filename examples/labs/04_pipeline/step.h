@@ -35,7 +35,7 @@ struct Step {
 
   int ranks() const { return static_cast<int>(lists.size()); }
   int micro_batches() const { return static_cast<int>(model.x.size(0)); }
-  int alive(int rank) const { return stages[static_cast<std::size_t>(rank)]->most_alive(); }
+  int alive(int rank) const { return stages[at(rank)]->most_alive(); }
   double ideal() const { return 3 * seconds_per_part * micro_batches(); }
   double bubble() const { return timeline.seconds / ideal() - 1; }
   std::string size() const { return fmt::format("P = {}, M = {}", ranks(), micro_batches()); }
@@ -48,7 +48,7 @@ inline Step step_of(Grading& grading, int micro_batches, std::vector<Actions> li
   step.model = model_of(grading, step.ranks(), micro_batches);
   step.stages.resize(step.lists.size());
   step.run = run_ranks({.ranks = step.ranks()}, [&](Rank& rank) {
-    const auto r = static_cast<std::size_t>(rank.rank());
+    const auto r = at(rank.rank());
     step.stages[r] = std::make_unique<Stage>(step.model, rank);
     const double loss = run(rank, *step.stages[r], step.lists[r]);
     if (rank.rank() + 1 == rank.size()) step.loss = loss;
@@ -78,10 +78,10 @@ inline double run_list(Rank& rank, Stage& stage, const Actions& actions) {
 /// Lists for run() and for predictions. On rank r a backward follows `ahead` + `slope` (P - 1 - r) forwards after its
 /// own. The weights' part follows `delay` backwards later; with -1, backwards are whole.
 inline std::vector<Actions> test_lists(int ranks, int micro_batches, int slope, int ahead, int delay = -1) {
-  std::vector<Actions> lists(static_cast<std::size_t>(ranks));
+  std::vector<Actions> lists(at(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     const auto add = [&](Kind kind, int m) {
-      if (m >= 0 && m < micro_batches) lists[static_cast<std::size_t>(rank)].push_back({kind, m});
+      if (m >= 0 && m < micro_batches) lists[at(rank)].push_back({kind, m});
     };
     const int lag = ahead + slope * (ranks - 1 - rank);
     for (int step = 0; step < micro_batches + lag + std::max(0, delay); ++step) {
@@ -100,11 +100,9 @@ inline std::string drawing(const Step& step, std::string_view title) {
   std::string text = fmt::format("{}: a bubble of {:.3f}; micro-batches kept:", title, step.bubble());
   for (int rank = 0; rank < step.ranks(); ++rank) text += fmt::format(" {}", step.alive(rank));
   for (int rank = 0; rank < step.ranks(); ++rank) {
-    const auto place = [](double time) {
-      return cell * static_cast<std::size_t>(std::lround(time / seconds_per_part));
-    };
+    const auto place = [](double time) { return cell * at(std::lround(time / seconds_per_part)); };
     std::string line;
-    for (const Span& span : step.timeline.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Span& span : step.timeline.ranks[at(rank)]) {
       if (span.kind != Span::Kind::compute) continue;
       while (line.size() < place(span.begin)) line += line.size() % cell == 0 ? '.' : ' ';
       const char letter = span.what.starts_with('f') ? 'F' : span.what.starts_with("backward_w") ? 'W' : 'B';

@@ -235,7 +235,7 @@ Actions never_freed(int ranks, int rank, int micro_batches) {
   return actions;
 }
 const Registered x(wrong("never freed", &Answers::split_backward, never_freed,
-                         "1 x backward_input, 0 x backward_weight"));
+                         "1 backward_input and 0 backward_weight"));
 
 // ---- attempts at cheating -------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ double one_rank_does_all(Rank& rank, Stage& stage, const Actions&) {
   barrier->arrive_and_wait();
   return 0;
 }
-const Registered y(wrong("cheat: one rank does all", one_rank_does_all, "Ranks of a cluster share no memory"));
+const Registered y(wrong("cheat: one rank does all", one_rank_does_all, "by messages only"));
 
 /// Messages that no clock sees.
 class Boxes {
@@ -307,7 +307,7 @@ double in_shared_memory(Rank& rank, Stage& stage, const Actions& actions) {
   }
   return loss;
 }
-const Registered z(wrong("cheat: shared memory", in_shared_memory, "Ranks of a cluster share no memory"));
+const Registered z(wrong("cheat: shared memory", in_shared_memory, "by messages only"));
 
 }  // namespace
 }  // namespace trireme::labs::pipeline

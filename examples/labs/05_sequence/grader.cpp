@@ -23,14 +23,13 @@ void attend_row(const float* q, const Tensor& k, const Tensor& v, std::int64_t h
                 float& max, float& sum) {
   const std::int64_t heads = k.size(1), width = k.size(2);
   const auto row_of = [&](const Tensor& x, std::int64_t key) { return x.data<float>() + (key * heads + head) * width; };
-  std::vector<double> scores(static_cast<std::size_t>(visible)), total(static_cast<std::size_t>(width));
+  std::vector<double> scores(at(visible)), total(at(width));
   for (std::int64_t key = 0; key < visible; ++key)
-    scores[static_cast<std::size_t>(key)] =
-        std::inner_product(q, q + width, row_of(k, key), 0.0) / std::sqrt(static_cast<double>(width));
+    scores[at(key)] = std::inner_product(q, q + width, row_of(k, key), 0.0) / std::sqrt(static_cast<double>(width));
   max = static_cast<float>(*std::ranges::max_element(scores));
   double weights = 0;
   for (std::int64_t key = 0; key < visible; ++key) {
-    const double weight = std::exp(scores[static_cast<std::size_t>(key)] - double{max});
+    const double weight = std::exp(scores[at(key)] - double{max});
     weights += weight;
     for (std::size_t d = 0; d < total.size(); ++d) total[d] += weight * double{row_of(v, key)[d]};
   }
@@ -125,21 +124,25 @@ void check_predictions(const Answers& answers, Grading& grading) {
   const double tokens = answers.tokens_to_hide(s.width, bytes_per_second);
 
   const Shape local = {2, s.local(), s.heads, s.width};  // keys and values
+  const std::string length = fmt::format("{} ranks, T = {}", ranks, s.length);
+  const std::string given = fmt::format("{}, H = {}, Dh = {}", length, s.heads, s.width);
   grading.predict(
-      "bytes that a rank sends in the ring", static_cast<double>(ring_bytes),
+      "bytes that a rank sends in the ring", given, static_cast<double>(ring_bytes),
       static_cast<double>(measured_bytes(ranks, [&](Rank& rank) { rank.all_gather(Tensor::zeros(local)); })));
   const Shape by_rank = {ranks, s.local(), s.heads / ranks, s.width};
-  grading.predict("bytes that a rank sends in Ulysses", static_cast<double>(ulysses_bytes),
+  grading.predict("bytes that a rank sends in Ulysses", given, static_cast<double>(ulysses_bytes),
                   static_cast<double>(measured_bytes(ranks, [&](Rank& rank) {
                     for (int i = 0; i < 4; ++i) rank.all_to_all(Tensor::zeros(by_rank));
                   })));
-  grading.predict("imbalance of the plain order", plain, measured_imbalance(s, [](int rank) {
+  grading.predict("imbalance of the plain order", length, plain, measured_imbalance(s, [](int rank) {
                     return Chunks{2 * rank, 2 * rank + 1};
                   }));
-  grading.predict("imbalance of the zigzag order", zigzag, measured_imbalance(s, [&](int rank) {
+  grading.predict("imbalance of the zigzag order", length, zigzag, measured_imbalance(s, [&](int rank) {
                     return Chunks{rank, 2 * ranks - 1 - rank};
                   }));
-  grading.predict("tokens that hide a message", tokens, measured_tokens_to_hide(s.width, bytes_per_second), 0.01);
+  grading.predict("tokens that hide a message",
+                  fmt::format("Dh = {}, {:.4g} bytes per second", s.width, bytes_per_second), tokens,
+                  measured_tokens_to_hide(s.width, bytes_per_second), 0.01);
 }
 
 }  // namespace

@@ -36,8 +36,6 @@ inline double scores_of(std::int64_t queries, std::int64_t keys, bool causal) {
   return causal ? (all + static_cast<double>(queries)) / 2 : all;
 }
 
-inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 struct Sizes {
   int ranks;
   std::int64_t length, heads, width;

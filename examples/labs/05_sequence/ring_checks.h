@@ -132,11 +132,10 @@ inline void check_ring_traffic(const Answers& answers, Grading& grading) {
     const Record& record = run.ranks[at(rank)];
     const std::int64_t bytes = record.bytes_sent();
     // The late half of rank 0's keys is seen by no other rank, and need not travel.
-    grading.expect(
-        bytes >= most - block / 2,
-        "rank {} of {} sent {} bytes; the keys and values of one rank are {}, and the others need them. Ranks "
-        "of a cluster share no memory",
-        rank, ranks, bytes, block);
+    grading.expect(bytes >= most - block / 2,
+                   "rank {} of {} sent {} bytes; the keys and values of one rank are {}, and the others need them. "
+                   "Ranks know of each other by messages only",
+                   rank, ranks, bytes, block);
     grading.expect(bytes == record.bytes_sent_to((rank + 1) % ranks), "rank {} of {} sends to other ranks than {}",
                    rank, ranks, (rank + 1) % ranks);
     grading.expect(bytes <= most, "rank {} of {} sent {} bytes, {:.2f} times the keys and values of one rank", rank,

@@ -20,8 +20,8 @@ inline Tensor heads_of(const Tensor& x, int rank, int ranks) {
 inline void expect_bytes(Grading& grading, const Run& run, std::int64_t least, std::string_view what) {
   for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank) {
     const std::int64_t bytes = run.ranks[at(rank)].bytes_sent();
-    grading.expect(bytes >= least, "rank {} sent {} bytes; {} needs {}. Ranks of a cluster share no memory", rank,
-                   bytes, what, least);
+    grading.expect(bytes >= least, "rank {} sent {} bytes; {} needs {}. Ranks know of each other by messages only",
+                   rank, bytes, what, least);
     grading.expect(bytes <= least, "rank {} sent {} bytes: more than {} needs, {}", rank, bytes, what, least);
   }
   for (const std::string& left : run.left) grading.expect(left);

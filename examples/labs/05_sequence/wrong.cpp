@@ -21,8 +21,6 @@ Answer wrong(std::string name, Function Answers::*member, Function function, std
   return answer(std::move(name), answers, std::move(expected));
 }
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// Attention's result of a rank's two chunks, as keys come in.
 struct Results {
   std::array<Partial, 2> of_chunk;
@@ -282,7 +280,7 @@ Tensor shared_memory(Rank& rank, const Qkv& x) {
   barrier->arrive_and_wait();
   return attend_to_all(rank, x, blocks);
 }
-const Registered y(wrong_ring("cheat: shared memory", shared_memory, "Ranks of a cluster share no memory"));
+const Registered y(wrong_ring("cheat: shared memory", shared_memory, "by messages only"));
 
 /// Attention that no clock counts: with other code than attend().
 Tensor uncounted(Rank& rank, const Qkv& x) {

@@ -2,6 +2,8 @@
 // Read next: grader.cpp.
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <set>
 
 #include "examples/labs/06_experts/ranks.h"
@@ -73,8 +75,8 @@ inline void check_traffic(const Answers& answers, Grading& grading, bool backwar
     }
     const std::int64_t least = rows.least[at(rank)] * row, most = rows.most[at(rank)] * row + counts;
     grading.expect(bytes >= least,
-                   "rank {} of {} sends {} bytes; the rows of its tokens and its results are {}, so data came another "
-                   "way. Ranks of a cluster share no memory",
+                   "rank {} of {} sends {} bytes; the rows of its tokens and its results are {}. Ranks know of each "
+                   "other by messages only",
                    rank, ranks, bytes, least);
     grading.expect(bytes <= most,
                    "rank {} of {} sends {} bytes; the rows that have to travel, and their counts, are {}", rank, ranks,
@@ -167,23 +169,27 @@ inline void check_predictions(const Answers& answers, Grading& grading) {
   Cost choices = cost;
   choices.tokens *= k;
   const Run all = exchanged(balanced(choices), cost.width, 0);
-  grading.predict("bytes that a rank sends", bytes, static_cast<double>(all.ranks[0].bytes_sent()));
+  const std::string size = fmt::format("{} ranks, {} tokens on each, D = {}", ranks, cost.tokens, cost.width);
+  grading.predict("bytes that a rank sends", fmt::format("{}, k = {}", size, k), bytes,
+                  static_cast<double>(all.ranks[0].bytes_sent()));
 
   std::vector<std::int64_t> chosen;
   for (int e = 0; e < 4; ++e) chosen.push_back(grading.pick(0, 20));
   chosen.push_back(40);
   const double factor = 0.25 * grading.pick(4, 6);
   const auto dropped = static_cast<double>(answers.dropped(chosen, factor));
-  grading.predict("choices dropped", dropped,
-                  static_cast<double>(OneRank(layer_that_chooses(grading, chosen, factor)).dropped));
+  grading.predict("choices dropped", fmt::format("chosen by {}, a factor of {}", fmt::join(chosen, ", "), factor),
+                  dropped, static_cast<double>(OneRank(layer_that_chooses(grading, chosen, factor)).dropped));
 
   const auto seconds = [&](const auto& rows) {
     return timed(exchanged(rows, cost.width, cost.seconds_per_row), links_of(cost)).seconds;
   };
-  grading.predict("seconds of a balanced layer", even, seconds(balanced(cost)));
+  const std::string given = fmt::format("{}, {:.0f} us a row, a latency of {:.0f} us, {:.0f} MB/s", size,
+                                        1e6 * cost.seconds_per_row, 1e6 * cost.latency, 1e-6 * cost.bytes_per_second);
+  grading.predict("seconds of a balanced layer", given, even, seconds(balanced(cost)));
   std::vector<std::vector<std::int64_t>> one_expert(at(ranks), std::vector<std::int64_t>(at(ranks)));
   for (auto& row : one_expert) row[0] = cost.tokens;
-  grading.predict("seconds when one expert has all tokens", hot, seconds(one_expert));
+  grading.predict("seconds when one expert has all tokens", given, hot, seconds(one_expert));
 }
 
 }  // namespace trireme::labs::experts

@@ -29,7 +29,7 @@ std::size_t Experts::checked(const Rank& rank, std::int64_t e, const Tensor& row
           rank_of(e), first(), first() + here() - 1);
   require(rows.dims() == 2 && rows.size(1) == weights_[0].in.size(1), "experts",
           "rows of expert {} are {}; expected [R, {}]", e, rows.shape(), weights_[0].in.size(1));
-  return static_cast<std::size_t>(e - first());
+  return at(e - first());
 }
 
 Tensor Experts::forward(Rank& rank, std::int64_t e, const Tensor& rows) {
@@ -162,9 +162,7 @@ void check_loss(const Answers& answers, Grading& grading) {
 }
 
 /// The bits of a row: whose they are can be told from them.
-std::string bits(const Tensor& row) {
-  return {reinterpret_cast<const char*>(row.raw()), static_cast<std::size_t>(row.bytes())};
-}
+std::string bits(const Tensor& row) { return {reinterpret_cast<const char*>(row.raw()), at(row.bytes())}; }
 
 /// Which tokens the experts were given.
 void check_rows(const Answers& answers, Grading& grading) {

@@ -45,17 +45,17 @@ struct OneRank {
     const std::int64_t limit = capacity(layer.routing, tokens, experts);
     expert = Tensor::zeros({tokens, k}, DType::i32);
     gate = Tensor::zeros({tokens, k}, DType::f64);
-    std::vector<std::int64_t> order(static_cast<std::size_t>(experts)), taken(order.size());
+    std::vector<std::int64_t> order(at(experts)), taken(order.size());
     std::vector<double> mean(order.size());
     for (std::int64_t t = 0; t < tokens; ++t) {
       const float* p = layer.p.data<const float>() + t * experts;
       std::iota(order.begin(), order.end(), 0);
       std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return p[a] > p[b]; });
       double chosen = 0;
-      for (std::int64_t j = 0; j < k; ++j) chosen += p[order[static_cast<std::size_t>(j)]];
+      for (std::int64_t j = 0; j < k; ++j) chosen += p[order[at(j)]];
       for (std::int64_t j = 0; j < k; ++j) {
-        const auto e = order[static_cast<std::size_t>(j)];
-        const bool kept = taken[static_cast<std::size_t>(e)]++ < limit;
+        const auto e = order[at(j)];
+        const bool kept = taken[at(e)]++ < limit;
         dropped += kept ? 0 : 1;
         expert.data<std::int32_t>()[t * k + j] = kept ? static_cast<std::int32_t>(e) : -1;
         gate.data<double>()[t * k + j] = k == 1 ? p[e] : p[e] / chosen;
@@ -77,7 +77,7 @@ struct OneRank {
     std::vector<Weights> weights;
     Tensor sums = x;
     for (std::int64_t e = 0; e < layer.experts(); ++e) {
-      const Weights& own = layer.weights[static_cast<std::size_t>(e)];
+      const Weights& own = layer.weights[at(e)];
       weights.push_back({leaf(own.in), leaf(own.out)});
       const Tensor mask = cast(equal(expert, static_cast<double>(e)), DType::f64);  // [T, K]
       const Tensor all = labs::experts::expert(weights.back(), x);                  // [T, D]

@@ -6,11 +6,6 @@
 
 namespace trireme::labs::experts {
 
-template <class I>
-std::size_t at(I i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// Which of a batch's tokens each rank has.
 struct Split {
   int ranks;

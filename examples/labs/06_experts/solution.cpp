@@ -8,8 +8,6 @@
 namespace trireme::labs::experts::solution {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 /// [E] i32: how often each expert is chosen. A dropped choice does not count.
 Tensor counts_of(const Tensor& expert, std::int64_t experts) {
   Tensor counts = Tensor::zeros({experts}, DType::i32);

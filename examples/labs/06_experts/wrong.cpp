@@ -20,7 +20,6 @@ Answer wrong(std::string name, Function Answers::*which, Function function, std:
   return answer(std::move(name), answers, std::move(expected));
 }
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 std::int32_t id(const Tensor& x, std::int64_t i) { return x.span<const std::int32_t>()[at(i)]; }
 
 // ---- route ---------------------------------------------------------------------------------------------------------
@@ -200,7 +199,7 @@ Arrived receives_first(Rank& rank, const Experts& experts, const Choices& choice
   return solution::by_expert(experts, counts, from);
 }
 const Registered o(wrong("receives first", &Answers::forward, forward_by<receives_first, solution::give_back>,
-                         "expected a send for every receive"));
+                         "a deadlock: rank"));
 
 Output no_tokens_no_work(Rank& rank, Experts& experts, const Choices& choices, const Tensor& x) {
   if (x.size(0) == 0) return {x, x};
@@ -357,8 +356,7 @@ Arrived rows_in_shared_memory(Rank& rank, const Experts& experts, const Choices&
   return solution::by_expert(experts, counts, from);
 }
 const Registered aa(wrong("cheat: shared memory", &Answers::forward,
-                          forward_by<rows_in_shared_memory, solution::give_back>,
-                          "Ranks of a cluster share no memory"));
+                          forward_by<rows_in_shared_memory, solution::give_back>, "by messages only"));
 
 }  // namespace
 }  // namespace trireme::labs::experts

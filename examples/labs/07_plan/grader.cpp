@@ -18,9 +18,7 @@ std::string to_string(const Model& m) {
                      name(m.dtype));
 }
 
-std::int64_t most(const RankMemory& memory, MemoryCategory category) {
-  return memory.peaks[static_cast<std::size_t>(category)];
-}
+std::int64_t most(const RankMemory& memory, MemoryCategory category) { return memory.peaks[at(category)]; }
 
 /// A few blocks of a large GPT: as wide as real ones, so that kernels are as efficient, and quickly simulated.
 Model wide(Grading& grading, double layers) {
@@ -45,13 +43,13 @@ void check_predictions(const Answers& answers, Grading& grading) {
     const auto state =
         static_cast<double>(most(whole, MemoryCategory::parameters) + whole.of(MemoryCategory::gradients) +
                             most(whole, MemoryCategory::optimizer));
-    grading.predict(fmt::format("bytes of state for a parameter, {}", name(dtype)), predicted, state / parameters,
-                    0.01);
+    grading.predict(fmt::format("bytes of state for a parameter, {}", name(dtype)), fmt::format("{}", name(dtype)),
+                    predicted, state / parameters, 0.01);
     if (dtype == DType::f32) continue;
     const double saves = answers.zero_saves(parameters, dp);
     const RankMemory sharded = measured(model, {.dp = dp, .zero = 1}).stages.front();
     grading.predict(
-        "bytes that ZeRO 1 saves a rank", saves,
+        "bytes that ZeRO 1 saves a rank", fmt::format("{:.0f} parameters, dp = {}", parameters, dp), saves,
         static_cast<double>(most(whole, MemoryCategory::optimizer) - most(sharded, MemoryCategory::optimizer)), 0.01);
   }
   const Growth growth = answers.when_micro_batches_double();
@@ -60,9 +58,10 @@ void check_predictions(const Answers& answers, Grading& grading) {
   Setting large = small;
   large.micro_batch *= 2;
   const Growth before = bytes_sent(model, small), after = bytes_sent(model, large);
-  grading.predict("growth of what tp sends", growth.tp, after.tp / before.tp, 0.02);
-  grading.predict("growth of what dp sends", growth.dp, after.dp / before.dp, 0.02);
-  grading.predict("growth of what pp sends", growth.pp, after.pp / before.pp, 0.02);
+  const std::string given = "a micro-batch twice as large";
+  grading.predict("growth of what tp sends", given, growth.tp, after.tp / before.tp, 0.02);
+  grading.predict("growth of what dp sends", given, growth.dp, after.dp / before.dp, 0.02);
+  grading.predict("growth of what pp sends", given, growth.pp, after.pp / before.pp, 0.02);
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ Problem problem(Grading& grading, int devices) {
   const std::vector<Sizes> on_four_nodes = {
       {6144, 2048, 64, 0, 20e9}, {6144, 2048, 128, 0, 20e9}, {8192, 2048, 128, 1, 15e9}, {6144, 2048, 128, 1, 9e9}};
   const std::vector<Sizes>& all = devices == 16 ? on_two_nodes : on_four_nodes;
-  const Sizes& of = all[static_cast<std::size_t>(grading.pick(0, static_cast<int>(all.size()) - 1))];
+  const Sizes& of = all[at(grading.pick(0, static_cast<int>(all.size()) - 1))];
   const Model model{
       .layers = 8, .width = of.width, .heads = 64, .vocab = 32000, .context = of.context, .dtype = DType::bf16};
   return {model, cluster_of(devices, of.memory), of.batch, of.zero};

@@ -22,7 +22,7 @@ const plan::ClusterModel& machine() {
 void make_ready(GptOptions& options) {
   const int pp = parse_mesh(options.mesh.axes, 0).size(Axis::pp);
   const auto layers = options.model.config.layers / pp;
-  options.mesh.stage_layers = fmt::format("{}", fmt::join(std::vector(static_cast<std::size_t>(pp), layers), ","));
+  options.mesh.stage_layers = fmt::format("{}", fmt::join(std::vector(at(pp), layers), ","));
   options.precision.device = name(Device::cpu);
   resolve_parity(options, parse_mesh(options.mesh.axes, 0).ranks());
   options.precision.device = name(Device::cuda);
@@ -82,7 +82,7 @@ Growth bytes_sent(const Model& model, const Setting& setting) {
     const auto sent = static_cast<double>(transfer.bytes);
     if (transfer.kind == Trace::TransferKind::send) bytes.pp += sent;
     if (transfer.kind != Trace::TransferKind::collective) continue;
-    const std::string& group = trace.groups()[static_cast<std::size_t>(transfer.group)].name;
+    const std::string& group = trace.groups()[at(transfer.group)].name;
     if (group.starts_with("tp")) bytes.tp += sent;
     if (group.starts_with("dp")) bytes.dp += sent;
   }

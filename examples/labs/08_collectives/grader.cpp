@@ -16,7 +16,6 @@
 namespace trireme::labs::collectives {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool is_power_of_two(int n) { return std::has_single_bit(static_cast<unsigned>(n)); }
 
 /// Ranks, and how many of them are on a node.
@@ -153,8 +152,8 @@ void check_traffic(Grading& grading, const AllReduce& method) {
     const std::int64_t least = 2 * (nodes.ranks - 1) * count * 4;
     const auto most = std::ssize(simulated(method.model, nodes, count * 4, equal_links(0, 1)).messages);
     grading.expect(bytes >= least,
-                   "{}: all ranks together sent {} bytes of a tensor of {}; no all-reduce does with so few, so data "
-                   "came another way. Ranks of a cluster share no memory",
+                   "{}: all ranks together sent {} bytes of a tensor of {}; no all-reduce does with so few. Ranks know "
+                   "of each other by messages only",
                    nodes.name(), bytes, count * 4);
     grading.expect(bytes <= least, "{}: all ranks together sent {} bytes of a tensor of {}; a ring sends {}",
                    nodes.name(), bytes, count * 4, least);
@@ -244,21 +243,28 @@ void check_predictions(const Answers& answers, Grading& grading) {
     return simulated(algorithm, {ranks, ranks}, bytes, {.ranks_per_node = ranks, .within = link, .between = link})
         .seconds;
   };
+  const auto given = [&](int ranks, std::int64_t bytes) {
+    return fmt::format("{} ranks, {} bytes, {:.0f} us, {:.3g} GB/s", ranks, bytes, 1e6 * link.latency,
+                       1e-9 / link.seconds_per_byte);
+  };
   const auto bytes_for = [&](int ranks) { return std::int64_t{ranks} * 1000 * grading.pick(10, 500); };
   const int power = 1 << grading.pick(2, 4), other = 3 << grading.pick(1, 2);
   for (const int ranks : {power, other}) {
     const std::int64_t bytes = bytes_for(ranks);
-    grading.predict(fmt::format("seconds of a tree of {} ranks", ranks),
+    grading.predict(fmt::format("seconds of a tree of {} ranks", ranks), given(ranks, bytes),
                     answers.tree_seconds(ranks, static_cast<double>(bytes), link),
                     measured(comm::Algorithm::tree, ranks, bytes));
   }
   const std::int64_t bytes = bytes_for(power);
-  grading.predict("seconds of halving and doubling", answers.halving_seconds(power, static_cast<double>(bytes), link),
+  grading.predict("seconds of halving and doubling", given(power, bytes),
+                  answers.halving_seconds(power, static_cast<double>(bytes), link),
                   measured(comm::Algorithm::halving, power, bytes));
   const Nodes nodes{4 * grading.pick(2, 5), 4};
   const comm::Links links = random_links(grading, nodes);
   const std::int64_t all = bytes_for(nodes.ranks);
-  grading.predict("seconds of hierarchical", answers.hierarchical_seconds(nodes.ranks, static_cast<double>(all), links),
+  grading.predict("seconds of hierarchical",
+                  fmt::format("{} ranks on {} nodes, {} bytes", nodes.ranks, nodes.ranks / 4, all),
+                  answers.hierarchical_seconds(nodes.ranks, static_cast<double>(all), links),
                   simulated(comm::Algorithm::hierarchical, nodes, all, links).seconds);
 
   std::int64_t low = 1, high = std::int64_t{1} << 30;  // bytes of a piece: the tree is faster, the ring is
@@ -269,6 +275,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
     (tree ? low : high) = middle;
   }
   grading.predict(fmt::format("bytes up to which a tree of {} ranks is faster than a ring", power),
+                  fmt::format("{:.0f} us, {:.3g} GB/s", 1e6 * link.latency, 1e-9 / link.seconds_per_byte),
                   answers.tree_up_to(power, link), static_cast<double>(low * power), 1e-2);
 }
 

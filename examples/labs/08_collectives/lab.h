@@ -19,7 +19,7 @@ struct Team {
 
   int size() const { return static_cast<int>(members.size()); }
   /// Any i counts round the ring.
-  int member(int i) const { return members[static_cast<std::size_t>((i % size() + size()) % size())]; }
+  int member(int i) const { return members[at((i % size() + size()) % size())]; }
 };
 
 /// Pieces [begin, end) of x [count], which is cut into n pieces of nearly equal length. A view: what is written to it is

@@ -1,14 +1,10 @@
 // Lab 8: wrong answers, each with a part of the message that it must get. Most give plausible numbers; the last three try
 // to fool the grader. tests/labs runs them. Do not read this before your own answer: what is wrong shows what is right.
 #include <algorithm>
-#include <barrier>
 #include <bit>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <tuple>
 
 #include "examples/labs/08_collectives/solution.h"
+#include "examples/labs/harness/cheats.h"
 
 namespace trireme::labs::collectives {
 namespace {
@@ -218,40 +214,8 @@ const Registered p(wrong_best("one kind of link", one_level, "hierarchical: "));
 
 // ---- attempts at cheating ---------------------------------------------------------------------------------------------
 
-/// Ranks are threads: they could look into each other's memory.
-void shared_memory(Rank& rank, Tensor x) {
-  static std::mutex mutex;
-  static std::map<int, std::unique_ptr<std::barrier<>>> barriers;  // by number of ranks
-  static std::map<int, Tensor> all;                                // by rank
-  std::barrier<>* barrier = nullptr;
-  {
-    const std::scoped_lock lock(mutex);
-    auto& own = barriers[rank.size()];
-    if (own == nullptr) own = std::make_unique<std::barrier<>>(rank.size());
-    barrier = own.get();
-    all[rank.rank()] = clone(x);
-  }
-  barrier->arrive_and_wait();
-  copy(Tensor::zeros(x.shape()), x);
-  for (int r = 0; r < rank.size(); ++r) add_into(x, all.at(r));
-  barrier->arrive_and_wait();
-}
-const Registered q(wrong_tree("cheat: shared memory", shared_memory, "Ranks of a cluster share no memory"));
-
-/// The first result, again and again.
-void remembers(Rank& rank, Tensor x) {
-  static std::mutex mutex;
-  static std::map<std::tuple<int, int, std::int64_t>, Tensor> results;
-  const std::tuple key(rank.rank(), rank.size(), x.count());
-  {
-    const std::scoped_lock lock(mutex);
-    if (const auto known = results.find(key); known != results.end()) return copy(known->second, x);
-  }
-  solution::halving(rank, x);
-  const std::scoped_lock lock(mutex);
-  results[key] = clone(x);
-}
-const Registered r(wrong_halving("cheat: remembers", remembers, "x on rank"));
+const Registered q(wrong_tree("cheat: shared memory", cheats::shared_memory, "by messages only"));
+const Registered r(wrong_halving("cheat: remembers", cheats::remembers<solution::halving>, "x on rank"));
 
 /// Messages of half the bytes.
 void halves_the_bits(Rank& rank, Tensor x) {

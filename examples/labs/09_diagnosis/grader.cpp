@@ -225,7 +225,11 @@ void check_predictions(const Answers& answers, Grading& grading) {
   const int ranks = grading.pick(4, 9);
   const double compute = 1e-3 * grading.pick(10, 99), factor = 0.1 * grading.pick(12, 30);
   const double all_reduce = 1e-3 * grading.pick(2, 9);
-  grading.predict("seconds of a step with a slow rank", answers.step_seconds(ranks, compute, factor, all_reduce),
+  const std::string slow =
+      fmt::format("{} ranks, {:.0f} ms of work, {:.1f} times as much on one", ranks, 1e3 * compute, factor);
+  grading.predict("seconds of a step with a slow rank",
+                  fmt::format("{}, an all-reduce of {:.0f} ms", slow, 1e3 * all_reduce),
+                  answers.step_seconds(ranks, compute, factor, all_reduce),
                   step_with_slow_rank(ranks, compute, factor, all_reduce).seconds);
   const auto waiting = [&](double times) {  // of all ranks, with links of no latency to speak of
     const Timeline timeline = step_with_slow_rank(ranks, compute, times, 1e-9);
@@ -233,15 +237,20 @@ void check_predictions(const Answers& answers, Grading& grading) {
     for (int rank = 0; rank < ranks; ++rank) seconds += timeline.exposed(rank);
     return seconds;
   };
-  grading.predict("seconds that all ranks together wait for a slow one", answers.idle_seconds(ranks, compute, factor),
-                  waiting(factor) - waiting(1), 1e-4);
+  grading.predict("seconds that all ranks together wait for a slow one", slow,
+                  answers.idle_seconds(ranks, compute, factor), waiting(factor) - waiting(1), 1e-4);
   const int steps = grading.pick(20, 3000);
-  grading.predict(fmt::format("comparisons to find one of {} steps", steps), answers.comparisons(steps),
-                  measured_comparisons(steps));
+  grading.predict(fmt::format("comparisons to find one of {} steps", steps), fmt::format("{} steps", steps),
+                  answers.comparisons(steps), measured_comparisons(steps));
   const int flip = grading.pick(130, 200), check_every = grading.pick(5, 12), save_every = grading.pick(30, 60);
   const double step = 0.1 * grading.pick(5, 30), restart = grading.pick(20, 90);
-  grading.predict("seconds lost by a bit flip", answers.seconds_lost(flip, check_every, save_every, step, restart),
-                  measured_loss(flip, check_every, save_every, step, restart));
+  grading.predict(
+      "seconds lost by a bit flip",
+      fmt::format("a flip in step {}, a check every {} steps, a checkpoint every {}, {:.1f} s a step, {:.0f} "
+                  "s to start again",
+                  flip, check_every, save_every, step, restart),
+      answers.seconds_lost(flip, check_every, save_every, step, restart),
+      measured_loss(flip, check_every, save_every, step, restart));
 }
 
 }  // namespace

@@ -12,9 +12,6 @@
 
 namespace trireme::labs::diagnosis {
 
-/// The index of a rank in a vector by rank.
-inline std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
 /// For an even count, the greater of the two middle values, as in parallel/comm/watch/straggler.cpp.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

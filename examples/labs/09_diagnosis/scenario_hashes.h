@@ -62,7 +62,7 @@ inline void flip_bit(const Tensor& x, int bit) {
 }
 
 inline std::uint64_t hash_of(const Tensor& x) {
-  return hash_bytes({static_cast<const std::byte*>(x.raw()), static_cast<std::size_t>(x.bytes())});
+  return hash_bytes({static_cast<const std::byte*>(x.raw()), at(x.bytes())});
 }
 
 }  // namespace detail

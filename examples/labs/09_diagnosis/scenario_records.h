@@ -80,8 +80,7 @@ inline void train(Recorder& recorder, const Program& program, int rank) {
 /// The record of the job, `silence` seconds after the faulty rank's last heartbeat.
 inline FlightRecord record_of(const Program& program, const Fault& fault, double silence) {
   constexpr std::size_t kept = 8;
-  FlightRecord record{.ranks = std::vector<RankPage>(static_cast<std::size_t>(program.mesh.ranks())),
-                      .groups = groups_of(program.mesh)};
+  FlightRecord record{.ranks = std::vector<RankPage>(at(program.mesh.ranks())), .groups = groups_of(program.mesh)};
   std::string why;
   try {
     run_ranks({.ranks = program.mesh.ranks()}, [&](Rank& rank) {

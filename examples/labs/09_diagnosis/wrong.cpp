@@ -39,7 +39,7 @@ const Registered a(wrong(
     +[](int ranks, double compute, double factor, double all_reduce) {
       return (ranks - 1 + factor) / ranks * compute + all_reduce;
     },
-    "a step with a slow rank: predicted"));
+    "prediction: seconds of a step with a slow rank"));
 const Registered b(wrong(
     "compares all steps", &Answers::comparisons, +[](int steps) { return steps - 1; }, "steps: predicted"));
 const Registered c(wrong(
@@ -48,7 +48,7 @@ const Registered c(wrong(
       const int found = (flip + check_every - 1) / check_every * check_every;
       return (found - flip) * step + restart;
     },
-    "lost by a bit flip: predicted"));
+    "prediction: seconds lost by a bit flip"));
 
 // ---- a rank or a link that is slow ----------------------------------------------------------------------------------
 

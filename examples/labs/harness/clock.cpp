@@ -26,10 +26,10 @@ class Clock {
  public:
   Clock(const Run& run, const comm::Links& links) : network_(links) {
     for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank) {
-      const Record& record = run.ranks[static_cast<std::size_t>(rank)];
+      const Record& record = run.ranks[at(rank)];
       lines_.push_back({rank, -1, &record.main});
       for (int task = 0; task < static_cast<int>(record.tasks.size()); ++task)
-        lines_.push_back({rank, task, &record.tasks[static_cast<std::size_t>(task)]});
+        lines_.push_back({rank, task, &record.tasks[at(task)]});
     }
     timeline_.ranks.resize(run.ranks.size());
   }
@@ -133,9 +133,7 @@ class Clock {
   }
 
   void note(const Line& line, Span::Kind kind, double begin, double end, const Event& event) {
-    if (end > begin)
-      timeline_.ranks[static_cast<std::size_t>(line.rank)].push_back(
-          {kind, begin, end, event.what, event.peer, line.task});
+    if (end > begin) timeline_.ranks[at(line.rank)].push_back({kind, begin, end, event.what, event.peer, line.task});
   }
 
   comm::Network network_;
@@ -155,11 +153,10 @@ double sum(const std::vector<Span>& spans, const std::function<bool(const Span&)
 }  // namespace
 
 double Timeline::computing(int rank) const {
-  return sum(ranks[static_cast<std::size_t>(rank)], [](const Span& span) { return span.kind == Span::Kind::compute; });
+  return sum(ranks[at(rank)], [](const Span& span) { return span.kind == Span::Kind::compute; });
 }
 double Timeline::exposed(int rank) const {
-  return sum(ranks[static_cast<std::size_t>(rank)],
-             [](const Span& span) { return span.kind != Span::Kind::compute && span.task < 0; });
+  return sum(ranks[at(rank)], [](const Span& span) { return span.kind != Span::Kind::compute && span.task < 0; });
 }
 
 Timeline timed(const Run& run, const comm::Links& links) { return Clock(run, links).timeline(); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -30,7 +31,7 @@ struct Mail {
     int task;  // -1: of the ranks' own work
     auto operator<=>(const Box&) const = default;
   };
-  explicit Mail(const Cluster& of) : cluster(of), waits(static_cast<std::size_t>(of.ranks)) {}
+  explicit Mail(const Cluster& of) : cluster(of), waits(at(of.ranks)) {}
 
   std::int64_t put(const Box& box, Tensor x) {
     const std::scoped_lock lock(mutex);
@@ -39,11 +40,12 @@ struct Mail {
     return sent++;
   }
 
-  Message take(const Box& box) {
+  /// `after`: what the receiver computed last.
+  Message take(const Box& box, const std::string& after) {
     std::unique_lock lock(mutex);
-    auto& wait = waits[static_cast<std::size_t>(box.to)];
+    auto& wait = waits[at(box.to)];
     while (boxes[box].empty()) {
-      wait = box;
+      wait = {box, after};
       fail_if_stuck();
       if (failed) throw Error(ExitCode::internal, "lab", "another rank has failed");
       arrived.wait(lock);
@@ -62,14 +64,18 @@ struct Mail {
     if (!failed) fail_if_stuck();
   }
 
-  static void finish(Rank& rank) { rank.finish(); }
+  static int finish(Rank& rank) { return rank.finish(); }
   static Record& record(Rank& rank) { return rank.record_; }
 
   const Cluster cluster;
   std::mutex mutex;
   std::condition_variable arrived;
   std::map<Box, std::deque<Message>> boxes;
-  std::vector<std::optional<Box>> waits;  // by rank
+  struct Wait {
+    Box box;
+    std::string after;
+  };
+  std::vector<std::optional<Wait>> waits;  // by rank
   std::int64_t sent = 0;
   int ended = 0;
   bool failed = false;
@@ -81,15 +87,20 @@ struct Mail {
     std::vector<std::string> who;
     for (const auto& wait : waits) {
       if (!wait) continue;
-      if (!boxes[*wait].empty()) return;
+      if (!boxes[wait->box].empty()) return;
       ++waiting;
-      who.push_back(fmt::format("rank {} waits for a message of rank {}{}", wait->to, wait->from,
-                                wait->task >= 0 ? fmt::format(" (in task {})", wait->task) : ""));
+      const auto& [from, to, task] = wait->box;
+      who.push_back(fmt::format("rank {} waits for a message of rank {}{}{}", to, from,
+                                task >= 0 ? fmt::format(" in task {}", task) : "",
+                                wait->after.empty() ? "" : fmt::format(" after '{}'", wait->after)));
     }
     if (failed || waiting == 0 || waiting + ended < cluster.ranks) return;
     failed = true;
-    deadlock = fmt::format("a deadlock: {}{}; expected a send for every receive", fmt::join(who, ", "),
-                           ended == 0 ? "" : fmt::format(", and {} of {} ranks have ended", ended, cluster.ranks));
+    const std::string others =
+        ended == 0
+            ? "; expected a rank to send what another waits for before it waits itself"
+            : fmt::format(", and {} of {} ranks have ended; expected a send for every receive", ended, cluster.ranks);
+    deadlock = fmt::format("a deadlock: {}{}", fmt::join(who, ", "), others);
     arrived.notify_all();
   }
 };
@@ -169,13 +180,16 @@ Rank::~Rank() {
 
 Tensor Rank::receive(int from) {
   check_peer("receive", from);
-  if (running_ >= 0 && !tasks_[static_cast<std::size_t>(running_)]->may_receive) {
-    Task& task = *tasks_[static_cast<std::size_t>(running_)];
+  if (running_ >= 0 && !tasks_[at(running_)]->may_receive) {
+    Task& task = *tasks_[at(running_)];
     task.has_stopped.release();
     task.goes_on.acquire();
     if (task.abandoned) throw Abandoned{};
   }
-  Mail::Message message = mail_.take({from, rank_, running_});
+  const auto computed =
+      std::ranges::find(record_.main.rbegin(), record_.main.rend(), Event::Kind::compute, &Event::kind);
+  const std::string after = computed == record_.main.rend() ? "" : computed->what;
+  Mail::Message message = mail_.take({from, rank_, running_}, after);
   note({.kind = Event::Kind::receive, .peer = from, .bytes = message.x.bytes(), .message = message.number});
   return message.x;
 }
@@ -188,7 +202,7 @@ void Rank::compute(double seconds, std::string_view what) {
 }
 
 void Rank::let_run(int number) {
-  Task& task = *tasks_[static_cast<std::size_t>(number)];
+  Task& task = *tasks_[at(number)];
   running_ = number;
   task.begun = true;
   task.goes_on.release();
@@ -221,31 +235,34 @@ void Rank::wait(int task) {
           "there is no task {}; expected the number that start() returned, 0 to {}", task,
           static_cast<int>(tasks_.size()) - 1);
   for (; done_ <= task; ++done_) {
-    Task& next = *tasks_[static_cast<std::size_t>(done_)];
+    Task& next = *tasks_[at(done_)];
     next.may_receive = true;
     if (!next.ended) let_run(done_);
     if (next.error) std::rethrow_exception(next.error);
   }
-  if (done_ < static_cast<int>(tasks_.size()) && !tasks_[static_cast<std::size_t>(done_)]->begun) let_run(done_);
+  if (done_ < static_cast<int>(tasks_.size()) && !tasks_[at(done_)]->begun) let_run(done_);
   note({.kind = Event::Kind::wait, .task = task});
 }
 
-void Rank::finish() {
-  if (done_ < static_cast<int>(tasks_.size())) wait(static_cast<int>(tasks_.size()) - 1);
+int Rank::finish() {
+  const int tasks = static_cast<int>(tasks_.size()), left = tasks - done_;
+  if (left > 0) wait(tasks - 1);
+  return left;
 }
 
 Run run_ranks(const Cluster& cluster, const std::function<void(Rank&)>& body) {
   Mail mail(cluster);
   Run run;
-  run.ranks.resize(static_cast<std::size_t>(cluster.ranks));
+  run.ranks.resize(at(cluster.ranks));
   std::string first;
+  std::vector<int> not_waited_for(run.ranks.size());  // tasks
   const auto one = [&](int number) {
     Rank rank(mail, number, cluster.ranks);
     bool failure = true;
     try {
       body(rank);
-      Mail::finish(rank);
-      run.ranks[static_cast<std::size_t>(number)] = std::move(Mail::record(rank));
+      not_waited_for[at(number)] = Mail::finish(rank);
+      run.ranks[at(number)] = std::move(Mail::record(rank));
       failure = false;
     } catch (const std::exception& error) {
       const std::scoped_lock lock(mail.mutex);
@@ -261,6 +278,10 @@ Run run_ranks(const Cluster& cluster, const std::function<void(Rank&)>& body) {
     if (!messages.empty())
       run.left.push_back(fmt::format("rank {} sent {} message{} that rank {} did not receive", box.from,
                                      messages.size(), messages.size() == 1 ? "" : "s", box.to));
+  for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+    if (const int tasks = not_waited_for[rank]; tasks > 0)
+      run.left.push_back(fmt::format("rank {} ended without waiting for {} of its {} background tasks", rank, tasks,
+                                     run.ranks[rank].tasks.size()));
   return run;
 }
 

@@ -10,6 +10,7 @@
 // Read next: examples/labs/harness/cluster.cpp, then examples/labs/harness/clock.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +21,12 @@
 #include "core/tensor.h"
 
 namespace trireme::labs {
+
+/// A rank, or another whole number, as an index.
+template <class I>
+constexpr std::size_t at(I i) {
+  return static_cast<std::size_t>(i);
+}
 
 /// One thing that a rank did.
 struct Event {
@@ -93,7 +100,7 @@ class Rank {
   void check_peer(std::string_view what, int peer) const;
   void check_collective(std::string_view what) const;
   void let_run(int task);  // until it pauses, or ends
-  void finish();           // the tasks that nobody has waited for
+  int finish();            // of the tasks that nobody has waited for; how many there were
 
   Mail& mail_;
   int rank_, size_;
@@ -111,7 +118,8 @@ struct Cluster {
 /// What all ranks did, and what was left over.
 struct Run {
   std::vector<Record> ranks;
-  std::vector<std::string> left;  ///< a sentence for each pair of ranks with messages that were sent and not received
+  std::vector<std::string>
+      left;  ///< a sentence for messages that were sent and not received, and for tasks not waited for
 };
 
 /// Runs `body` on every rank. Throws the first error of a rank, with its number; and if all ranks wait for messages, an

@@ -63,10 +63,11 @@ void Grading::expect(const std::string& problem) {
   if (!problem.empty()) throw Failed(problem);
 }
 
-void Grading::predict(const std::string& what, double predicted, double measured, double tolerance) {
+void Grading::predict(const std::string& what, const std::string& given, double predicted, double measured,
+                      double tolerance) {
   check("prediction: " + what, [&] {
-    expect(std::abs(predicted - measured) <= tolerance * std::abs(measured), "predicted {:.6g}, measured {:.6g}",
-           predicted, measured);
+    expect(std::abs(predicted - measured) <= tolerance * std::abs(measured), "{}: predicted {:.6g}, measured {:.6g}",
+           given, predicted, measured);
   });
 }
 
@@ -96,7 +97,7 @@ class Report {
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t count = ::write(file_, line.data() + done, line.size() - done);
       if (count <= 0) return;
-      done += static_cast<std::size_t>(count);
+      done += at(count);
     }
   }
   int file_;
@@ -104,7 +105,7 @@ class Report {
 };
 
 [[noreturn]] void grade_and_exit(const Answer& answer, std::uint64_t seed, Report report) {
-  const rlimit limit{most_cpu_seconds, most_cpu_seconds};
+  const rlimit limit{most_cpu_seconds, most_cpu_seconds + 1};
   setrlimit(RLIMIT_CPU, &limit);
   alarm(most_seconds);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody reads the verdict any more
@@ -120,14 +121,15 @@ std::string read_all(int file) {
   std::string text;
   std::array<char, 4096> part{};
   for (ssize_t count = 0; (count = read(file, part.data(), part.size())) != 0;)
-    if (count > 0) text.append(part.data(), static_cast<std::size_t>(count));
+    if (count > 0) text.append(part.data(), at(count));
   return text;
 }
 
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    if (signal == SIGXCPU || signal == SIGKILL)
+    if (signal == SIGKILL) return "killed by the system, which had no memory left: a list that does not end?";
+    if (signal == SIGXCPU)
       return fmt::format("stopped after {} seconds of processor time: a loop that does not end?", most_cpu_seconds);
     if (signal == SIGALRM) return fmt::format("stopped after {} minutes: it waits for something?", most_seconds / 60);
     return fmt::format("the program was ended by signal {} ({}) in your code", signal, strsignal(signal));

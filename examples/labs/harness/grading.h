@@ -4,7 +4,7 @@
 // A grader is a function: it calls the learner's functions, and says of each promise whether it holds:
 //
 //   void grade(const Answers& answers, Grading& grading) {
-//     grading.predict("bytes that a rank sends", answers.bytes_sent(4, 1000), 6000);
+//     grading.predict("bytes that a rank sends", "4 ranks, 1000 elements", answers.bytes_sent(4, 1000), 6000);
 //     grading.check("the sum of the ranks", [&] { ...; grading.expect(difference("x on rank 2", got, want)); });
 //   }
 //
@@ -58,8 +58,10 @@ class Grading {
   void expect(bool holds, fmt::format_string<Args...> problem, Args&&... args) {
     if (!holds) expect(fmt::format(problem, std::forward<Args>(args)...));
   }
-  /// A check that a predicted number is the measured one, within `tolerance` of it.
-  void predict(const std::string& what, double predicted, double measured, double tolerance = 1e-6);
+  /// A check that a predicted number is the measured one, within `tolerance` of it. `given`: the numbers that the
+  /// prediction is a function of, "4 ranks, 1000 elements".
+  void predict(const std::string& what, const std::string& given, double predicted, double measured,
+               double tolerance = 1e-6);
   /// Shown after the checks: what the ranks did when (picture.cpp).
   void show(const Timeline& timeline, const std::string& title);
   /// Shown after the checks, in the place of a timeline.

@@ -22,10 +22,9 @@ std::string line_of(const std::vector<Span>& spans, bool background, double seco
     std::array<double, 4> share = {0, 0, 0, 0.5 * (end - begin)};
     for (const Span& span : spans) {
       if ((span.task >= 0) != background) continue;
-      share[static_cast<std::size_t>(span.kind)] +=
-          std::max(0.0, std::min(end, span.end) - std::max(begin, span.begin));
+      share[at(span.kind)] += std::max(0.0, std::min(end, span.end) - std::max(begin, span.begin));
     }
-    text += signs[static_cast<std::size_t>(std::ranges::max_element(share) - share.begin())];
+    text += signs[at(std::ranges::max_element(share) - share.begin())];
   }
   return text;
 }
@@ -85,8 +84,8 @@ std::string draw_svg(const Timeline& timeline, const std::string& title) {
       svg += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"white\" "
           "stroke-width=\"0.5\"><title>{}, {}</title></rect>\n",
-          left + span.begin * scale, y, (span.end - span.begin) * scale, row - 4,
-          colors[static_cast<std::size_t>(span.kind)], label(span), readable(span.end - span.begin));
+          left + span.begin * scale, y, (span.end - span.begin) * scale, row - 4, colors[at(span.kind)], label(span),
+          readable(span.end - span.begin));
     }
     top += row * (tasks ? 2 : 1);
   }

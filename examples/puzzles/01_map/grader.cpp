@@ -16,8 +16,8 @@ void check_predictions(const Answers& answers, Grading& grading) {
       Array<float> x("x", values), y("y", 32);
       cuda::launch({"strided", {1, 1, 1}, {32, 1, 1}}, strided, x.data(), y.data(), stride);
     };
-    grading.predict(fmt::format("sectors of a load of x[{} * lane]", stride), answers.sectors(stride),
-                    static_cast<double>(counted(run).sectors("x", false)));
+    grading.predict("sectors of a load of x[stride * lane]", fmt::format("stride = {}", stride),
+                    answers.sectors(stride), static_cast<double>(counted(run).sectors("x", false)));
   }
 }
 

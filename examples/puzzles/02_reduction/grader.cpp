@@ -29,14 +29,14 @@ void check_predictions(const Answers& answers, Grading& grading) {
   const cuda::emu::Traffic sum = counted([&] {
     cuda::launch({"halving", {1, 1, 1}, {static_cast<unsigned>(threads), 1, 1}}, halving, out.data());
   });
-  grading.predict(fmt::format("barriers of a sum over {} threads", threads), answers.barriers(threads),
+  grading.predict("barriers of a sum over a block", fmt::format("{} threads", threads), answers.barriers(threads),
                   static_cast<double>(sum.barriers));
   for (const int stride : {2 * grading.pick(1, 19), 2 * grading.pick(0, 19) + 1}) {
     const cuda::emu::Traffic load = counted([&] {
       cuda::launch({"strided", {1, 1, 1}, {32, 1, 1}}, strided, out.data(), static_cast<unsigned>(stride));
     });
-    grading.predict(fmt::format("wavefronts of a load of slab[{} * lane]", stride), answers.wavefronts(stride),
-                    static_cast<double>(load.bank_conflicts() + 1));
+    grading.predict("wavefronts of a load of slab[stride * lane]", fmt::format("stride = {}", stride),
+                    answers.wavefronts(stride), static_cast<double>(load.bank_conflicts() + 1));
   }
 }
 

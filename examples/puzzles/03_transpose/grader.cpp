@@ -28,7 +28,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
     const cuda::emu::Traffic load = counted([&] {
       cuda::launch({"column", {1, 1, 1}, {32, 1, 1}}, column, out.data(), pitch);
     });
-    grading.predict(fmt::format("wavefronts of a column, rows of {} floats", pitch), answers.wavefronts(pitch),
+    grading.predict("wavefronts of a column", fmt::format("rows of {} floats", pitch), answers.wavefronts(pitch),
                     static_cast<double>(load.bank_conflicts() + 1));
   }
   const int rows = 32 * grading.pick(1, 3), columns = 32 * grading.pick(1, 3);
@@ -37,7 +37,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
     cuda::launch({"direct", {static_cast<unsigned>(columns / 32), static_cast<unsigned>(rows), 1}, {32, 1, 1}}, direct,
                  x.data(), y.data(), rows, columns);
   });
-  grading.predict(fmt::format("sectors without shared memory, [{}, {}]", rows, columns),
+  grading.predict("sectors without shared memory", fmt::format("[{}, {}]", rows, columns),
                   static_cast<double>(answers.sectors(rows, columns)),
                   static_cast<double>(both.sectors("x", false) + both.sectors("y", true)));
 }
@@ -49,9 +49,7 @@ struct Problem {
   Problem(Grading& grading, int r, int c)
       : rows(r), columns(c), x(grading.random({r, c})), want(Tensor::zeros({c, r}, DType::f64)) {
     for (int i = 0; i < r; ++i)
-      for (int j = 0; j < c; ++j)
-        want.span<double>()[static_cast<std::size_t>(j * r + i)] =
-            double{x.span<const float>()[static_cast<std::size_t>(i * c + j)]};
+      for (int j = 0; j < c; ++j) want.span<double>()[at(j * r + i)] = double{x.span<const float>()[at(i * c + j)]};
   }
   Tensor run(const Answers& answers) const {
     Array<float> in("x", x), y("y", static_cast<std::size_t>(rows * columns));

@@ -18,20 +18,20 @@ __global__ void shifted(const float* x, float* y, int first) {
 int elements_of(int threads) {
   std::vector<bool> used(static_cast<std::size_t>(threads + 4 * kRadius));
   for (int i = 0; i < threads; ++i)
-    for (int k = -kRadius; k <= kRadius; ++k) used[static_cast<std::size_t>(2 * kRadius + i + k)] = true;
+    for (int k = -kRadius; k <= kRadius; ++k) used[at(2 * kRadius + i + k)] = true;
   return static_cast<int>(std::ranges::count(used, true));
 }
 
 void check_predictions(const Answers& answers, Grading& grading) {
   const int threads = 32 * grading.pick(1, 8);
-  grading.predict(fmt::format("elements of x for {} outputs", threads), answers.elements(threads),
-                  elements_of(threads));
+  grading.predict("elements of x for the outputs of a block", fmt::format("{} outputs", threads),
+                  answers.elements(threads), elements_of(threads));
   for (const int first : {8 * grading.pick(0, 4), 8 * grading.pick(0, 4) + grading.pick(1, 7)}) {
     Array<float> x("x", Tensor::zeros({128})), y("y", 32);
     const cuda::emu::Traffic load = counted([&] {
       cuda::launch({"shifted", {1, 1, 1}, {32, 1, 1}}, shifted, x.data(), y.data(), first);
     });
-    grading.predict(fmt::format("sectors of a load of x[{} + lane]", first), answers.sectors(first),
+    grading.predict("sectors of a load of x[first + lane]", fmt::format("first = {}", first), answers.sectors(first),
                     static_cast<double>(load.sectors("x", false)));
   }
 }

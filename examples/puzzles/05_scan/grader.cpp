@@ -15,8 +15,9 @@ void check_predictions(const Answers& answers, Grading& grading) {
     for (int i = distance; i < threads; ++i, ++additions)
       reach[static_cast<std::size_t>(i)] += previous[static_cast<std::size_t>(i - distance)];
   }
-  grading.predict(fmt::format("rounds of a scan over {} threads", threads), answers.rounds(threads), rounds);
-  grading.predict(fmt::format("additions of a scan over {} threads", threads), answers.additions(threads), additions);
+  grading.predict("rounds of a scan over a block", fmt::format("{} threads", threads), answers.rounds(threads), rounds);
+  grading.predict("additions of a scan over a block", fmt::format("{} threads", threads), answers.additions(threads),
+                  additions);
 }
 
 struct Problem {
@@ -29,9 +30,9 @@ struct Problem {
     for (int row = 0; row < r; ++row) {
       double sum = 0, magnitude = 0;
       for (int column = 0; column < c; ++column) {
-        const auto at = static_cast<std::size_t>(row * c + column);
-        magnitude += std::abs(double{x.span<const float>()[at]});
-        want.span<double>()[at] = sum += double{x.span<const float>()[at]};
+        const std::size_t element = at(row * c + column);
+        magnitude += std::abs(double{x.span<const float>()[element]});
+        want.span<double>()[element] = sum += double{x.span<const float>()[element]};
       }
       magnitudes = std::max(magnitudes, magnitude);
     }

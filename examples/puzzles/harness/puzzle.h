@@ -13,6 +13,7 @@
 namespace trireme::puzzles {
 
 using labs::Answer;
+using labs::at;
 using labs::Grading;
 using labs::Registered;
 
