@@ -21,8 +21,8 @@ __global__ void pass(float* partial, float* c, int count, int parts, bool writes
 
 void check_predictions(const Answers& answers, Grading& grading) {
   const int m = grading.pick(20, 200), n = grading.pick(20, 200), parts = grading.pick(2, 9);
-  grading.predict(fmt::format("blocks for [{}, k] times [k, {}] in {} parts", m, n, parts), answers.blocks(m, n, parts),
-                  tiles(m) * tiles(n) * parts);
+  grading.predict("blocks of multiply", fmt::format("m = {}, n = {}, parts = {}", m, n, parts),
+                  answers.blocks(m, n, parts), tiles(m) * tiles(n) * parts);
   const int rows = kTile * grading.pick(1, 4), columns = kTile * grading.pick(1, 4);
   const auto count = static_cast<unsigned>(rows * columns);
   const cuda::emu::Traffic both = counted([&] {
@@ -31,7 +31,8 @@ void check_predictions(const Answers& answers, Grading& grading) {
       cuda::launch({"pass", {count / 256, 1, 1}, {256, 1, 1}}, pass, partial.data(), c.data(), rows * columns, parts,
                    writes);
   });
-  grading.predict(fmt::format("sectors of partial [{}, {}, {}]", parts, rows, columns),
+  grading.predict("sectors of partial, written and read",
+                  fmt::format("m = {}, n = {}, parts = {}", rows, columns, parts),
                   static_cast<double>(answers.sectors(rows, columns, parts)),
                   static_cast<double>(both.sectors("partial", true) + both.sectors("partial", false)));
 }
@@ -50,19 +51,17 @@ struct Problem {
         b(grading.random({s.k, s.n})),
         parts(Tensor::zeros({s.parts, s.m, s.n}, DType::f64)),
         sum(Tensor::zeros({s.m, s.n}, DType::f64)) {
-    const auto value = [](const Tensor& x, int i) {
-      return double{x.span<const float>()[static_cast<std::size_t>(i)]};
-    };
+    const auto value = [](const Tensor& x, int i) { return double{x.span<const float>()[at(i)]}; };
     for (int i = 0; i < s.m; ++i)
       for (int j = 0; j < s.n; ++j)
         for (int l = 0; l < s.k; ++l) {
           const double term = value(a, i * s.k + l) * value(b, l * s.n + j);
           const int part = l / length(s.k, s.parts);
-          parts.span<double>()[static_cast<std::size_t>((part * s.m + i) * s.n + j)] += term;
-          sum.span<double>()[static_cast<std::size_t>(i * s.n + j)] += term;
+          parts.span<double>()[at((part * s.m + i) * s.n + j)] += term;
+          sum.span<double>()[at(i * s.n + j)] += term;
         }
   }
-  std::size_t count() const { return static_cast<std::size_t>(sizes.m) * static_cast<std::size_t>(sizes.n); }
+  std::size_t count() const { return at(sizes.m) * at(sizes.n); }
   void multiply(const Answers& answers, Array<float>& partial) const {
     Array<float> in_a("a", a), in_b("b", b);
     cuda::launch({"multiply",
@@ -79,7 +78,7 @@ struct Problem {
     return c.tensor({sizes.m, sizes.n});
   }
   Tensor run(const Answers& answers) const {
-    Array<float> partial("partial", count() * static_cast<std::size_t>(sizes.parts));
+    Array<float> partial("partial", count() * at(sizes.parts));
     multiply(answers, partial);
     return partial.tensor({sizes.parts, sizes.m, sizes.n});
   }

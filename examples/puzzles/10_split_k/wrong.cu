@@ -62,7 +62,7 @@ Answer wrong(std::string name, Multiply* kernel, Join* joins, std::string expect
                 std::move(expected));
 }
 
-/// The blocks add to one place, whenever they are done.
+/// All blocks add to one place, in the order in which they finish.
 __global__ void one_place(const float* a, const float* b, float* partial, int m, int n, int k) {
   float sum = 0;
   for (int i = begin_of_part(k); i < end_of_part(k) && row() < m && column() < n; ++i)
@@ -74,8 +74,8 @@ __global__ void one_place(const float* a, const float* b, float* partial, int m,
 }
 const Registered a1(wrong("all blocks add to one place", one_place, join, "race on partial["));
 
-/// Blocks of later parts wait for nothing, but expect that the part before is done: a running sum.
-__global__ void running_sum(const float* a, const float* b, float* partial, int m, int n, int k) {
+/// A block reads the sums of the part before, as if the block of that part had finished.
+__global__ void part_before(const float* a, const float* b, float* partial, int m, int n, int k) {
   TRIREME_SHARED(float, tile_a, kTile* kTile);
   TRIREME_SHARED(float, tile_b, kTile* kTile);
   const bool inside = row() < m && column() < n;
@@ -88,7 +88,7 @@ __global__ void running_sum(const float* a, const float* b, float* partial, int 
   }
   store(partial, sum, m, n);
 }
-const Registered a2(wrong("reads the part of another block", running_sum, join, "reads at wrong.cu:"));
+const Registered a2(wrong("reads the part of another block", part_before, join, "reads at wrong.cu:"));
 
 /// No barrier between the writes of the tiles and the products.
 __global__ void no_barrier_after(const float* a, const float* b, float* partial, int m, int n, int k) {
@@ -124,7 +124,7 @@ __global__ void empty_part(const float* a, const float* b, float* partial, int m
 }
 const Registered a5(wrong("an empty part writes nothing", empty_part, join, "partial: not a number at ["));
 
-/// Reads a beyond k, times a 0 from the tile of b: what follows a row is the next row, until there is none.
+/// Reads a beyond k, and multiplies it by a 0 in the tile of b. After a row comes the next one; after the last, nothing.
 __global__ void beyond_k(const float* a, const float* b, float* partial, int m, int n, int k) {
   TRIREME_SHARED(float, tile_a, kTile* kTile);
   TRIREME_SHARED(float, tile_b, kTile* kTile);

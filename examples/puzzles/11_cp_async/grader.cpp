@@ -18,16 +18,13 @@ struct Problem {
         a(grading.random({m, k})),
         b(grading.random({k, n})),
         want(Tensor::zeros({m, n}, DType::f64)) {
-    const auto value = [](const Tensor& x, int i) {
-      return double{x.span<const float>()[static_cast<std::size_t>(i)]};
-    };
+    const auto value = [](const Tensor& x, int i) { return double{x.span<const float>()[at(i)]}; };
     for (int i = 0; i < m; ++i)
       for (int j = 0; j < n; ++j)
-        for (int l = 0; l < k; ++l)
-          want.span<double>()[static_cast<std::size_t>(i * n + j)] += value(a, i * k + l) * value(b, l * n + j);
+        for (int l = 0; l < k; ++l) want.span<double>()[at(i * n + j)] += value(a, i * k + l) * value(b, l * n + j);
   }
   Tensor run(const Answers& answers) const {
-    Array<float> in_a("a", a), in_b("b", b), c("c", static_cast<std::size_t>(m * n));
+    Array<float> in_a("a", a), in_b("b", b), c("c", at(m * n));
     cuda::launch({"multiply", {tiles(n), tiles(m), 1}, {kThreads, 1, 1}}, answers.multiply, in_a.data(), in_b.data(),
                  c.data(), m, n, k);
     return c.tensor({m, n});
@@ -40,9 +37,10 @@ struct Problem {
 void grade(const Answers& answers, Grading& grading) {
   const int bandwidth = grading.pick(1500, 5000), latency = grading.pick(400, 900),
             multiprocessors = grading.pick(100, 200);
-  grading.predict(
-      fmt::format("bytes in flight for {} GB/s, {} ns and {} multiprocessors", bandwidth, latency, multiprocessors),
-      answers.bytes_in_flight(bandwidth, latency, multiprocessors), double{1} * bandwidth * latency / multiprocessors);
+  grading.predict("bytes in flight for each multiprocessor",
+                  fmt::format("{} GB/s, {} ns, {} multiprocessors", bandwidth, latency, multiprocessors),
+                  answers.bytes_in_flight(bandwidth, latency, multiprocessors),
+                  1.0 * bandwidth * latency / multiprocessors);
   const bool right = grading.check("multiply: every shape", [&] {
     const int shapes[][3] = {{1, 4, 4},    {16, 16, 16}, {16, 16, 48}, {15, 12, 20},
                              {17, 20, 32}, {3, 36, 64},  {33, 16, 36}, {20, 24, 4 * grading.pick(20, 30)}};

@@ -55,7 +55,7 @@ __device__ void store(const float* sums, float* c, int m, int n) {
     if (const int line = row() + y() + 8 * i; line < m && column() + x() < n) c[line * n + column() + x()] = sums[i];
 }
 
-/// Everything right but for one thing.
+/// What is wrong. Everything else is right.
 enum class Bug : std::uint8_t { no_wait, wait_for_all_but_one, no_barrier, copy_before_barrier, no_commit, no_overlap };
 
 template <Bug kBug>
@@ -94,12 +94,12 @@ const Registered a2(wrong("waits for all but one", multiply<Bug::wait_for_all_bu
 const Registered a3(wrong("no barrier", multiply<Bug::no_barrier>, "writes by cp.async at wrong.cu:"));
 /// Some threads still read the buffer that is overwritten.
 const Registered a4(wrong("copies before the barrier", multiply<Bug::copy_before_barrier>, "nothing orders the two"));
-/// A wait is for groups that were committed.
+/// A wait covers only groups that were committed.
 const Registered a5(wrong("no commit", multiply<Bug::no_commit>, "writes by cp.async at wrong.cu:"));
 /// Waits for the next step's tiles before it uses this step's.
 const Registered a6(wrong("waits at once", multiply<Bug::no_overlap>, "are made while no cp.async is in flight"));
 
-/// One buffer, of which nobody gets another step's elements.
+/// One buffer, which is filled and used in turn.
 __global__ void one_buffer(const float* a, const float* b, float* c, int m, int n, int k) {
   TRIREME_SHARED(float, tile_a, kElements);
   TRIREME_SHARED(float, tile_b, kElements);
@@ -154,13 +154,13 @@ __global__ void in_order(const float* a, const float* b, float* c, int m, int n,
   }
   store(sums, c, m, n);
 }
-/// All of a piece is read, also where it is outside.
+/// All 16 bytes of a piece are read, also outside of the array.
 const Registered a9(wrong("every piece is valid", in_order<Edge::all_valid, kTile>, "outside of a [4]"));
 /// Pieces that are outside are not copied, nor filled with zeros.
 const Registered a10(wrong("pieces outside are left out", in_order<Edge::skipped, kTile>, "which nobody wrote before"));
-/// A piece beyond the last column is the begin of the next row.
+/// A piece beyond the last column is the beginning of the next row.
 const Registered a11(wrong("columns are not checked", in_order<Edge::rows_only, kTile>, "outside of a [4]"));
-/// Rows of 20 floats: there was no conflict to avoid, and now the pieces of two rows share banks.
+/// Rows are padded to 20 floats. There was no conflict to avoid, and now the pieces of two rows share banks.
 const Registered a12(wrong("padded rows", in_order<Edge::right, 20>, "without bank conflicts"));
 
 }  // namespace

@@ -16,12 +16,12 @@ struct Problem {
     const Tensor values = grading.random({r, c});
     for (const float value : values.span<const float>()) {
       x.emplace_back(value);
-      want.span<double>()[(x.size() - 1) % static_cast<std::size_t>(c)] += double{static_cast<float>(x.back())};
+      want.span<double>()[(x.size() - 1) % at(c)] += double{static_cast<float>(x.back())};
     }
   }
   Tensor run(const Answers& answers) const {
     Array<bf16> in("x", std::span<const bf16>(x));
-    Array<float> y("y", static_cast<std::size_t>(columns));
+    Array<float> y("y", at(columns));
     const cuda::TensorMap map = cuda::encode_tiled<2>("puzzle 12", "x", in.data(), {columns, rows},
                                                       {std::int64_t{2} * columns}, {kColumns, kRows});
     cuda::launch({"sums",
@@ -41,8 +41,8 @@ void grade(const Answers& answers, Grading& grading) {
   // Phases of one stage end one after another, from parity 0 on.
   int parity = 0;
   for (int t = tile; t >= kStages; t -= kStages) parity = 1 - parity;
-  grading.predict(fmt::format("parity for tile {}", tile), answers.parity(tile), parity);
-  grading.predict(fmt::format("bytes to expect for {} rows", rows), answers.bytes(rows), kTileBytes);
+  grading.predict("parity of a wait for a tile", fmt::format("tile = {}", tile), answers.parity(tile), parity);
+  grading.predict("bytes to expect for the last tile", fmt::format("rows = {}", rows), answers.bytes(rows), kTileBytes);
   const bool right = grading.check("sums: every shape", [&] {
     const std::pair<int, int> shapes[] = {{1, 8},
                                           {16, 64},

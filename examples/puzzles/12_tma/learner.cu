@@ -35,7 +35,8 @@ __global__ void sums(const __grid_constant__ TensorMap map, float* y, int rows, 
   }
   if (thread >= kColumns) return;
   float sum = 0;
-  // GAP 5: for each tile: wait until it is there, add 16 times *element(its place, row, thread), give the stage back.
+  // GAP 5: for each tile: wait until it is there, add *element(its place, row, thread) of all kRows rows, give the
+  // stage back.
 
   if (first + thread < columns) y[first + thread] = sum;
 }

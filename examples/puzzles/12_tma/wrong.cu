@@ -26,6 +26,7 @@ enum class Bug : std::uint8_t {
   no_wait_for_full,
   parity_never_changes,
   empty_counts_warps,
+  one_thread_arrives,
   arrives_before_reading,
   no_swizzle,
   one_stage,
@@ -49,7 +50,9 @@ __global__ void sums(const __grid_constant__ TensorMap map, float* y, int rows, 
   if (thread == 0) {
     for (int s = 0; s < stages; ++s) {
       mbarrier_init(full + s, 1);
-      mbarrier_init(empty + s, kBug == Bug::empty_counts_warps ? kColumns / 32 : kColumns);
+      mbarrier_init(empty + s, kBug == Bug::empty_counts_warps   ? kColumns / 32
+                               : kBug == Bug::one_thread_arrives ? 1
+                                                                 : kColumns);
     }
     if (kBug != Bug::no_fence) fence_mbarrier_init();
   }
@@ -73,7 +76,8 @@ __global__ void sums(const __grid_constant__ TensorMap map, float* y, int rows, 
       const auto* const plain = reinterpret_cast<const bf16*>(memory + s * kTileBytes) + row * kColumns + thread;
       sum += to_float(kBug == Bug::no_swizzle ? *plain : *element(memory + s * kTileBytes, row, thread));
     }
-    if (kBug != Bug::arrives_before_reading) mbarrier_arrive(empty + s);
+    if (kBug != Bug::arrives_before_reading && (thread == 0 || kBug != Bug::one_thread_arrives))
+      mbarrier_arrive(empty + s);
   }
   if (first + thread < columns || kBug == Bug::no_edge) y[first + thread] = sum;
 }
@@ -88,13 +92,17 @@ const Registered a3(wrong("expects only the rows inside", sums<Bug::expects_rows
 const Registered a4(wrong("does not wait until a stage is empty", sums<Bug::no_wait_for_empty>,
                           "more arrivals than the 1"));
 /// A stage is read that is not there yet.
-const Registered a5(wrong("does not wait until a stage is full", sums<Bug::no_wait_for_full>, "writes by TMA at"));
-/// From the second round on, the wait for a tile passes at once.
-const Registered a6(wrong("always the same parity", sums<Bug::parity_never_changes>, "writes by TMA at"));
-/// One arrival for each warp is expected, and 32 come: the phases go by, and nobody sees them.
+const Registered a5(wrong("does not wait until a stage is full", sums<Bug::no_wait_for_full>,
+                          "which nobody wrote before"));
+/// From the second round on, the wait for a tile passes at once. So threads arrive at `empty` twice, and a phase goes by
+/// that the thread that copies still waits for.
+const Registered a6(wrong("always the same parity", sums<Bug::parity_never_changes>, "deadlock"));
+/// One arrival for each warp is expected, and 32 come: phases end before anybody waits for them.
 const Registered a7(wrong("empty expects one arrival a warp", sums<Bug::empty_counts_warps>, "deadlock"));
 /// Gives a stage back, and then reads it.
 const Registered a8(wrong("gives a stage back too early", sums<Bug::arrives_before_reading>, "nothing orders the two"));
+/// Gives a stage back when thread 0 has read it, though others may still read.
+const Registered a16(wrong("one thread gives a stage back", sums<Bug::one_thread_arrives>, "nothing orders the two"));
 /// Reads row by row, as if TMA had not permuted the pieces: right for the first row, and for x with one row.
 const Registered a9(wrong("no swizzle", sums<Bug::no_swizzle>, "x [16, 64]: y: "));
 /// Nothing is copied while the threads add.

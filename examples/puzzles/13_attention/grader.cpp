@@ -30,7 +30,7 @@ struct Problem {
   }
   /// The score of key j is first + step * j, for every query.
   Problem(Grading& grading, int tokens, float first, float step) : Problem(grading, tokens) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(t * kDim); ++i) {
+    for (std::size_t i = 0; i < at(t * kDim); ++i) {
       q.span<float>()[i] = 1;
       k.span<float>()[i] = (first + step * static_cast<float>(i / kDim)) / (kScale * kDim);
     }
@@ -38,9 +38,7 @@ struct Problem {
   }
   void solve() {
     want = Tensor::zeros({t, kDim}, DType::f64);
-    const auto row = [](const Tensor& x, int i) {
-      return x.span<const float>().subspan(static_cast<std::size_t>(i * kDim));
-    };
+    const auto row = [](const Tensor& x, int i) { return x.span<const float>().subspan(at(i * kDim)); };
     for (int i = 0; i < t; ++i) {
       std::vector<double> weights;
       for (int j = 0; j <= i; ++j) {
@@ -53,12 +51,11 @@ struct Problem {
       for (double& weight : weights) total += weight = std::exp(weight - largest);
       for (int j = 0; j <= i; ++j)
         for (std::size_t d = 0; d < kDim; ++d)
-          want.span<double>()[static_cast<std::size_t>(i * kDim) + d] +=
-              weights[static_cast<std::size_t>(j)] / total * double{row(v, j)[d]};
+          want.span<double>()[at(i * kDim) + d] += weights[at(j)] / total * double{row(v, j)[d]};
     }
   }
   Tensor run(const Answers& answers) const {
-    Array<float> in_q("q", q), in_k("k", k), in_v("v", v), out("out", static_cast<std::size_t>(t * kDim));
+    Array<float> in_q("q", q), in_k("k", k), in_v("v", v), out("out", at(t * kDim));
     cuda::launch({"attend", {static_cast<unsigned>((t + kThreads - 1) / kThreads), 1, 1}, {kThreads, 1, 1}},
                  answers.attend, in_q.data(), in_k.data(), in_v.data(), out.data(), t);
     return out.tensor({t, kDim});
@@ -79,10 +76,10 @@ void check_result(const Answers& answers, Grading& grading, const Problem& probl
 
 void grade(const Answers& answers, Grading& grading) {
   const int tokens = grading.pick(1000, 4000), blocks = grading.pick(3, 20);
-  grading.predict(fmt::format("bytes of the scores of {} tokens", tokens),
+  grading.predict("bytes of the scores, written and read", fmt::format("t = {}", tokens),
                   static_cast<double>(answers.score_bytes(tokens)), 2.0 * 4.0 * tokens * tokens);
-  grading.predict(fmt::format("tiles of keys for {} tokens", blocks * kThreads), answers.tiles(blocks * kThreads),
-                  tiles_of(blocks * kThreads));
+  grading.predict("tiles of keys that all blocks need", fmt::format("t = {}", blocks * kThreads),
+                  answers.tiles(blocks * kThreads), tiles_of(blocks * kThreads));
   bool right = grading.check("attend: every length", [&] {
     for (const int t : {1, 2, 31, 33, 65, grading.pick(97, 127)})
       check_result(answers, grading, Problem(grading, t), "");

@@ -39,7 +39,7 @@ __device__ float score_of(const float* q, const float* key, int t) {
   for (int d = 0; d < kDim; ++d) score += q[own_query(t) * kDim + d] * key[d];
   return kScale * score;
 }
-/// With what the sums are multiplied before a key is added.
+/// What the sums are multiplied by before a key is added.
 struct Factors {
   float total, out;
 };

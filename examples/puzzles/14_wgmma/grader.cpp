@@ -16,14 +16,13 @@ unsigned tiles(int size, int tile) { return static_cast<unsigned>((size + tile -
 void check_descriptor(const Answers& answers, Grading& grading) {
   const auto address = static_cast<std::uint32_t>(1024 * grading.pick(1, 200) + 32 * grading.pick(0, 3));
   const std::uint64_t got = answers.descriptor(address);
-  const auto field = [&](const char* bits, std::uint64_t have, std::uint64_t want) {
-    grading.predict(fmt::format("descriptor of address {}, bits {}", address, bits), static_cast<double>(have),
-                    static_cast<double>(want));
+  const auto field = [&](const char* what, std::uint64_t have, std::uint64_t want) {
+    grading.predict(what, fmt::format("address = {}", address), static_cast<double>(have), static_cast<double>(want));
   };
-  field("0 to 13", got & 0x3fffU, address >> 4);
-  field("32 to 45", (got >> 32) & 0x3fffU, 1024 >> 4);
-  field("62 and 63", got >> 62, 1);
-  field("14, 15, 30, 31 and 46 to 61", got & 0x3fffc000c000c000U, 0);
+  field("descriptor, bits 0 to 13", got & 0x3fffU, address >> 4);
+  field("descriptor, bits 32 to 45", (got >> 32) & 0x3fffU, 1024 >> 4);
+  field("descriptor, bits 62 and 63", got >> 62, 1);
+  field("descriptor, bits 14, 15, 30, 31 and 46 to 61", got & 0x3fffc000c000c000U, 0);
 }
 
 void check_places(const Answers& answers, Grading& grading) {
@@ -50,13 +49,10 @@ struct Problem {
         a(values(grading, m * k)),
         b(values(grading, n * k)),
         want(Tensor::zeros({m, n}, DType::f64)) {
-    const auto value = [](const std::vector<bf16>& x, int i) {
-      return double{static_cast<float>(x[static_cast<std::size_t>(i)])};
-    };
+    const auto value = [](const std::vector<bf16>& x, int i) { return double{static_cast<float>(x[at(i)])}; };
     for (int i = 0; i < m; ++i)
       for (int j = 0; j < n; ++j)
-        for (int l = 0; l < k; ++l)
-          want.span<double>()[static_cast<std::size_t>(i * n + j)] += value(a, i * k + l) * value(b, j * k + l);
+        for (int l = 0; l < k; ++l) want.span<double>()[at(i * n + j)] += value(a, i * k + l) * value(b, j * k + l);
   }
   static std::vector<bf16> values(Grading& grading, int count) {
     std::vector<bf16> all;
@@ -66,7 +62,7 @@ struct Problem {
   }
   Tensor run(const Answers& answers) const {
     Array<bf16> in_a("a", std::span<const bf16>(a)), in_b("b", std::span<const bf16>(b));
-    Array<float> c("c", static_cast<std::size_t>(m * n));
+    Array<float> c("c", at(m * n));
     cuda::launch({"multiply", {tiles(n, kN), tiles(m, kM), 1}, {kThreads, 1, 1}, kSharedBytes}, answers.multiply,
                  in_a.data(), in_b.data(), c.data(), m, n, k);
     return c.tensor({m, n});

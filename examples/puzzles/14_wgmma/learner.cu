@@ -10,12 +10,12 @@ using namespace cuda;  // wgmma_m64k16 and so on, swizzled, shared_address, sync
 // ---- used by the kernel, and checked alone ----------------------------------------------------------------------------
 
 /// The descriptor of an operand at `address`: its 128-byte rows are in the 128-byte swizzle.
-__device__ std::uint64_t descriptor(std::uint32_t address) {
+__host__ __device__ std::uint64_t descriptor(std::uint32_t address) {
   return 0;  // GAP 1
 }
 
 /// row * kN + column of sum `i` of a thread.
-__device__ int place(int thread, int i) {
+__host__ __device__ int place(int thread, int i) {
   return 0;  // GAP 2
 }
 

@@ -6,14 +6,14 @@ namespace {
 
 using namespace cuda;
 
-__device__ std::uint64_t descriptor(std::uint32_t address) {
+__host__ __device__ std::uint64_t descriptor(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kEightRows = std::uint64_t{1024 >> 4} << 32;
   return ((address >> 4) & 0x3fffU) | kEightRows | kSwizzle128;
 }
 
-__device__ int row_of(int thread, int i) { return 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2); }
-__device__ int column_of(int thread, int i) { return 8 * (i / 4) + 2 * (thread % 4) + i % 2; }
-int place(int thread, int i) { return row_of(thread, i) * kN + column_of(thread, i); }
+__host__ __device__ int row_of(int thread, int i) { return 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2); }
+__host__ __device__ int column_of(int thread, int i) { return 8 * (i / 4) + 2 * (thread % 4) + i % 2; }
+__host__ __device__ int place(int thread, int i) { return row_of(thread, i) * kN + column_of(thread, i); }
 
 /// `lines` rows of x [rows, k] from `row` on, kStep of k from `first` on. Zeros outside.
 __device__ void fill(std::byte* to, const bf16* x, int lines, int row, int rows, int first, int k) {

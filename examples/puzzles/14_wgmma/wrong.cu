@@ -9,11 +9,11 @@ using namespace cuda;
 
 using Kernel = void(const bf16*, const bf16*, float*, int, int, int);
 
-__device__ std::uint64_t descriptor(std::uint32_t address) {
+__host__ __device__ std::uint64_t descriptor(std::uint32_t address) {
   return ((address >> 4) & 0x3fffU) | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
 }
-__device__ int row_of(int thread, int i) { return 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2); }
-__device__ int column_of(int thread, int i) { return 8 * (i / 4) + 2 * (thread % 4) + i % 2; }
+__host__ __device__ int row_of(int thread, int i) { return 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2); }
+__host__ __device__ int column_of(int thread, int i) { return 8 * (i / 4) + 2 * (thread % 4) + i % 2; }
 
 Answer wrong(std::string name, Kernel* multiply, std::string expected) {
   return answer(std::move(name),
@@ -28,6 +28,7 @@ enum class Bug : std::uint8_t {
   no_proxy_fence,
   no_fence,
   no_wait,
+  no_commit,
   scaled_in_flight,
   filled_in_flight,
   no_swizzle,
@@ -77,7 +78,7 @@ __global__ void multiply(const bf16* a, const bf16* b, float* c, int m, int n, i
       wgmma_m64k16<bf16, kN>(sums, descriptor(shared_address(tile_a) + of_a),
                              descriptor(shared_address(tile_b) + 2 * i), true);
     }
-    wgmma_commit();
+    if (kBug != Bug::no_commit) wgmma_commit();
     if (kBug == Bug::scaled_in_flight) sums[0] += 0.0F;
     if (kBug == Bug::filled_in_flight && first + kStep >= k) fill<kBug>(tile_a, a, kM, row, m, first, k);
     if (kBug != Bug::no_wait) wgmma_wait<0>();
@@ -102,6 +103,8 @@ const Registered a1(wrong("no barrier", multiply<Bug::no_barrier>, "nothing orde
 const Registered a2(wrong("no proxy fence", multiply<Bug::no_proxy_fence>, "no proxy fence lies between the two"));
 const Registered a3(wrong("no wgmma fence", multiply<Bug::no_fence>, "no wgmma.fence"));
 const Registered a4(wrong("no wait", multiply<Bug::no_wait>, "which is in flight; wait for its group first"));
+/// A wait covers only products that were committed.
+const Registered a15(wrong("no commit", multiply<Bug::no_commit>, "which is in flight"));
 const Registered a5(wrong("sums used in flight", multiply<Bug::scaled_in_flight>, "which is in flight"));
 /// The operand is overwritten, with the same values, while products may read it.
 const Registered a6(wrong("an operand filled in flight", multiply<Bug::filled_in_flight>, "reads by wgmma"));
