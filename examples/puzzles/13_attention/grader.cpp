@@ -32,7 +32,8 @@ struct Problem {
   Problem(Grading& grading, int tokens, float first, float step) : Problem(grading, tokens) {
     for (std::size_t i = 0; i < at(t * kDim); ++i) {
       q.span<float>()[i] = 1;
-      k.span<float>()[i] = (first + step * static_cast<float>(i / kDim)) / (kScale * kDim);
+      const std::size_t key = i / kDim;
+      k.span<float>()[i] = (first + step * static_cast<float>(key)) / (kScale * kDim);
     }
     solve();
   }
