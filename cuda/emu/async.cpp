@@ -149,6 +149,7 @@ void cp_async(void* destination, const void* source, int bytes, int valid, Site 
   if (block.traffic() != nullptr) {
     block.traffic()->access(source, static_cast<std::size_t>(valid), false, __builtin_return_address(0));
     block.traffic()->access(destination, size, true, __builtin_return_address(0));
+    block.traffic()->copy_issued();
   }
   std::memset(destination, 0xff, size);  // undefined between issue and completion
   block.start(

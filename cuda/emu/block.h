@@ -202,6 +202,7 @@ class Block {
   WgmmaRegisters& wgmma_registers_of(const Fiber& fiber) const {
     return *wgmma_registers_[static_cast<std::size_t>(fiber.index / 128)];
   }
+  std::size_t tma_loads_in_flight() const { return in_flight_.size(); }
   const std::byte* stack_of(const Fiber& fiber) const { return stacks_.bottom(fiber.index); }
 
  private:

@@ -133,6 +133,7 @@ void start_load(Block& to, std::byte* destination, const TensorMap& map, const s
         mbarrier_complete_bytes(to, its_barrier, static_cast<std::int64_t>(bytes), site);
       },
       nullptr);
+  if (to.traffic() != nullptr) to.traffic()->tma_loads(to.tma_loads_in_flight());
 }
 
 void check_load(const void* destination, const TensorMap& map, int dims, const std::array<int, 4>& start,

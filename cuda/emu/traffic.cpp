@@ -48,6 +48,7 @@ BlockTraffic::BlockTraffic(const Block& block, Traffic& sum)
     : block_(block),
       sum_(sum),
       stacks_(block.stack_of(block.fiber(0)) - Stacks::kGuard),
+      last_copy_(static_cast<std::size_t>(block.threads())),
       warps_(static_cast<std::size_t>(block.threads() + 31) / 32) {}
 
 BlockTraffic::~BlockTraffic() = default;
@@ -57,6 +58,11 @@ void BlockTraffic::access(const void* at, std::size_t bytes, bool writes, const 
   const auto stack_bytes = static_cast<std::size_t>(block_.threads()) * Stacks::kBytes;
   if (busy_ || bytes == 0 || (address >= stacks_ && address < stacks_ + stack_bytes)) return;
   const Busy busy(busy_);
+  const std::byte* const shared = block_.shared_at(0);
+  if (!writes && address >= shared && address < shared + Block::kSharedSpan) {
+    ++shared_reads_;
+    if (copies_in_flight()) ++reads_beside_copies_;
+  }
   const Instruction instruction = (std::uint64_t{program_offset(pc)} << 1) | (writes ? 1U : 0U);
   const auto warp = static_cast<std::size_t>(block_.fiber().index / 32);
   const auto lane = static_cast<std::size_t>(block_.fiber().index % 32);
@@ -71,6 +77,17 @@ void BlockTraffic::access(const void* at, std::size_t bytes, bool writes, const 
     executions.open.pop_front();
     ++executions.closed;
   }
+}
+
+void BlockTraffic::copy_issued() {
+  last_copy_[static_cast<std::size_t>(block_.fiber().index)] = block_.fiber().copies.committed + 1;
+}
+
+/// Issued by any thread, and not waited for by that thread.
+bool BlockTraffic::copies_in_flight() const {
+  for (int i = 0; i < block_.threads(); ++i)
+    if (last_copy_[static_cast<std::size_t>(i)] > block_.fiber(i).copies.waited) return true;
+  return false;
 }
 
 void BlockTraffic::matrix(const std::array<const std::byte*, 8>& rows, bool writes, const void* pc) {
@@ -105,6 +122,9 @@ void BlockTraffic::end(std::size_t shared_bytes) {
   meet(0, block_.threads());
   sum_.barriers = std::max(sum_.barriers, barriers_);
   sum_.shared_bytes = std::max(sum_.shared_bytes, shared_bytes);
+  sum_.shared_reads += shared_reads_;
+  sum_.reads_beside_copies += reads_beside_copies_;
+  sum_.most_tma_loads = std::max(sum_.most_tma_loads, most_tma_loads_);
   for (auto& [key, entry] : entries_) {
     const auto same = [&entry = entry](const InstructionTraffic& other) {
       return other.pc == entry.pc && other.writes == entry.writes && other.shared == entry.shared &&

@@ -15,6 +15,7 @@
 // Read next: cuda/emu/traffic.cpp; tests/cuda/traffic_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -44,8 +45,12 @@ struct InstructionTraffic {
 /// What the launches have cost that were counted.
 struct Traffic {
   std::vector<InstructionTraffic> instructions;
-  std::size_t shared_bytes = 0;  ///< of the block that has most
-  std::uint64_t barriers = 0;    ///< of all threads, in the block that has most
+  std::size_t shared_bytes = 0;           ///< of the block that has most
+  std::uint64_t barriers = 0;             ///< of all threads, in the block that has most
+  std::uint64_t shared_reads = 0;         ///< loads of shared memory, of each thread
+  std::uint64_t reads_beside_copies = 0;  ///< those made while a cp.async of the block was not waited for
+  /// TMA loads of a block that were in flight at the same time, where copies complete late: under schedule 0.
+  std::uint64_t most_tma_loads = 0;
 
   std::uint64_t wavefronts() const;      ///< of shared memory
   std::uint64_t bank_conflicts() const;  ///< wavefronts beyond the least
@@ -63,6 +68,10 @@ class BlockTraffic {
 
   /// A load or store of the running thread.
   void access(const void* at, std::size_t bytes, bool writes, const void* pc);
+  /// The running thread has issued a cp.async, in the group that it commits next.
+  void copy_issued();
+  /// So many TMA loads are in flight.
+  void tma_loads(std::size_t in_flight) { most_tma_loads_ = std::max<std::uint64_t>(most_tma_loads_, in_flight); }
   /// ldmatrix and stmatrix: eight rows of 16 bytes.
   void matrix(const std::array<const std::byte*, 8>& rows, bool writes, const void* pc);
   /// TMA: any number of pieces of global memory, then the end of the copy.
@@ -106,12 +115,14 @@ class BlockTraffic {
   void count_shared(InstructionTraffic& to, const std::vector<Piece>& pieces, bool in_phases) const;
   static void count_global(InstructionTraffic& to, const std::vector<Piece>& pieces);
   InstructionTraffic& entry(Instruction instruction, std::size_t range);
+  bool copies_in_flight() const;
 
   const Block& block_;
   Traffic& sum_;
   WatchedRanges watched_;
   const std::byte* stacks_;
-  std::uint64_t barriers_ = 0;
+  std::uint64_t barriers_ = 0, shared_reads_ = 0, reads_beside_copies_ = 0, most_tma_loads_ = 0;
+  std::vector<std::uint32_t> last_copy_;  ///< by thread: the group of its last cp.async, counted from 1
   bool busy_ = false;
   std::vector<std::unordered_map<Instruction, Executions>> warps_;
   std::map<std::pair<Instruction, std::size_t>, InstructionTraffic> entries_;  ///< by the number of a watched range

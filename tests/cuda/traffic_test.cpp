@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cuda/device/device.h"
+#include "cuda/device/tensor_map.h"
 #include "cuda/emu/traffic.h"
 #include "tests/cuda/report.h"
 #include "tests/cuda/support.h"
@@ -121,6 +122,35 @@ __global__ void by_tma(TensorMap map, float* y) {
   y[thread()] = reinterpret_cast<const float*>(memory)[thread()];
 }
 
+/// Copies `steps` pieces for each thread, and reads each; `ahead`: while the next one is on its way.
+__global__ void stream(const float* x, float* y, int steps, bool ahead) {
+  TRIREME_SHARED(float, slab, 2 * 128);
+  const auto copy = [&](int step) {
+    cp_async_16(slab + step % 2 * 128 + 4 * thread(), x + 4 * thread());
+    cp_async_commit();
+  };
+  copy(0);
+  for (int step = 0; step < steps; ++step) {
+    if (ahead) cp_async_wait<0>();
+    if (step + 1 < steps) copy(step + 1);
+    if (!ahead) cp_async_wait<0>();
+    sync_threads();
+    y[thread()] = slab[step % 2 * 128 + thread()];
+  }
+}
+__global__ void loads(const __grid_constant__ TensorMap map, int together) {
+  TRIREME_DYNAMIC_SHARED(memory, 1024);
+  TRIREME_SHARED(std::uint64_t, barrier, 1);
+  if (thread() > 0) return;
+  mbarrier_init(barrier, 1);
+  fence_mbarrier_init();
+  for (int load = 0; load < 4; load += together) {
+    mbarrier_arrive_expect(barrier, together * 1024);
+    for (int i = 0; i < together; ++i) tma_load_2d(memory + i * 1024, map, 0, 0, barrier);
+    mbarrier_wait(barrier, static_cast<std::uint32_t>(load / together % 2));
+  }
+}
+
 /// The lanes of both halves come to the same line in different rounds of a loop, but always after a barrier.
 __global__ void divergent(float* y) {
   TRIREME_SHARED(float, slab, 64);
@@ -230,6 +260,20 @@ TEST_CASE("traffic: copies and matrices") {
   CHECK(bulk.sum().excess_sectors() == 0);
   CHECK(counted(1, 32, by_matrix, y.data(), 16).bank_conflicts() == 0);
   CHECK(counted(1, 32, by_matrix, y.data(), 128).bank_conflicts() == 4 * 7);
+}
+
+TEST_CASE("traffic: what is in flight while shared memory is read, and TMA loads at the same time") {
+  Floats x("x", 256), y("y", 32);
+  const emu::Traffic ahead = counted(1, 32, stream, x.data(), y.data(), 4, true);
+  CHECK(ahead.shared_reads == 4 * 32);
+  CHECK(ahead.reads_beside_copies == 3 * 32);
+  CHECK(counted(1, 32, stream, x.data(), y.data(), 4, false).reads_beside_copies == 0);
+  const TensorMap map = encode_tiled<2>("test", "x", x.data(), {64, 8}, {128}, {64, 8});
+  for (const int together : {1, 2, 4}) {
+    const emu::ScopedTraffic traffic;
+    launch({"loads", {2, 1, 1}, {32, 1, 1}, 4 * 1024}, loads, map, together);
+    CHECK(traffic.sum().most_tma_loads == static_cast<std::uint64_t>(together));
+  }
 }
 
 TEST_CASE("traffic: lines of many instructions at once") {

@@ -83,6 +83,9 @@ TEST_CASE("puzzles: budgets name the line, the count and the budget") {
                  "load from and store to shared memory 2 times, and the budget is 1"));
   CHECK(contains(failure(through_shared, {.bank_conflicts = 62, .barriers = 0}, {}),
                  "barriers of a block: 1, and the budget is 0"));
+  CHECK(contains(failure(through_shared, {.bank_conflicts = 62, .reads_without_copies = 0.5}, {}),
+                 "100% are made while no cp.async is in flight, and the budget is 50%"));
+  CHECK(contains(failure(copy_32, {.tma_loads = 2}, {}), "in flight at the same time: 0; expected 2"));
 }
 
 TEST_CASE("puzzles: an array knows when it is an input") {

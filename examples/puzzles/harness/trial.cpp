@@ -139,6 +139,18 @@ void expect_few_sectors(Grading& grading, const Traffic& traffic, const Budget& 
   }
 }
 
+void expect_copies(Grading& grading, const Traffic& traffic, const Budget& budget) {
+  const double alone = static_cast<double>(traffic.shared_reads - traffic.reads_beside_copies) /
+                       static_cast<double>(std::max<std::uint64_t>(1, traffic.shared_reads));
+  grading.expect(alone <= budget.reads_without_copies,
+                 "of the loads of shared memory {:.0f}% are made while no cp.async is in flight, and the budget is "
+                 "{:.0f}%",
+                 100 * alone, 100 * budget.reads_without_copies);
+  grading.expect(traffic.most_tma_loads >= budget.tma_loads,
+                 "TMA loads of a block in flight at the same time: {}; expected {}", traffic.most_tma_loads,
+                 budget.tma_loads);
+}
+
 }  // namespace
 
 void expect_result(Grading& grading, const Trial& trial) {
@@ -177,6 +189,8 @@ void check_budget(Grading& grading, const std::string& label, const std::functio
                      "a block has {} bytes of shared memory, and the budget is {}", traffic.shared_bytes,
                      budget.shared_bytes);
     });
+  if (budget.reads_without_copies < 1 || budget.tma_loads > 0)
+    grading.check(fmt::format("budget, {}: copies in flight", label), [&] { expect_copies(grading, traffic, budget); });
   if (budget.barriers != Budget::any)
     grading.check(fmt::format("budget, {}: barriers", label), [&] {
       grading.expect(traffic.barriers <= budget.barriers, "barriers of a block: {}, and the budget is {}",

@@ -46,6 +46,8 @@ struct Budget {
   std::uint64_t shared_bytes = any;  ///< of a block
   std::uint64_t barriers = any;      ///< of a block
   std::uint64_t accesses = any;      ///< of shared memory, in the whole grid: loads and stores by a warp
+  double reads_without_copies = 1;   ///< of all loads of shared memory, the part made while no cp.async is in flight
+  std::uint64_t tma_loads = 0;       ///< of a block, that must be in flight at the same time
 };
 
 /// How many sectors of 32 bytes all warps may read and write of an array; of other arrays, any number.
