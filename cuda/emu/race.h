@@ -41,7 +41,8 @@ struct Race {
   std::string place;        ///< which byte of what
 };
 
-/// An access outside the watched tensor or every shared allocation, a write to an input, a read of what nobody wrote.
+/// An access that is an error by itself: outside the watched tensor or every shared allocation, a write to an input, a
+/// read of what nobody wrote.
 struct Stray {
   Access access;
   std::string what;

@@ -4,8 +4,8 @@
 // Shared memory has 32 banks of four bytes. An access takes one wavefront if its lanes want different banks, or the same
 // word of a bank; otherwise as many as the fullest bank has words. Accesses of 8 and 16 bytes a lane are made by half and
 // by quarter warps, each with a wavefront at least; what goes beyond these is a bank conflict. Global memory is moved in
-// sectors of 32 aligned bytes: an access moves each sector that its lanes touch once, and at least as many as its bytes
-// would fill.
+// sectors of 32 aligned bytes: an access moves every sector that its lanes touch, each once. The least for it is the
+// number of sectors that its bytes would fill.
 //
 // Loads and stores come from the hooks of the race build (race_hooks.cpp), so only kernels that are compiled for it are
 // counted, and of global memory only what is watched (watched.h). The emulator runs threads one by one: the k-th
@@ -132,7 +132,7 @@ class BlockTraffic {
 /// Where launches from this OS thread are counted; null: they are not.
 inline constinit thread_local Traffic* traffic_here = nullptr;
 
-/// Counts the launches from the calling OS thread, for as long as the object lives. Defined in race_hooks.cpp, so that
+/// While it lives, counts what launches from this OS thread cost. Defined in race_hooks.cpp, so that
 /// only programs with kernels compiled for it can use it.
 class ScopedTraffic {
  public:

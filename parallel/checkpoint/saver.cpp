@@ -105,7 +105,7 @@ void Saver::require_possible() const {
       if (!existed) fs::remove(checkpoints_, not_empty);
     }));
   if (!problem.empty())
-    fail(ExitCode::io, "checkpoint", "no checkpoint could be saved: {}; mend it, or change --out", problem);
+    fail(ExitCode::io, "checkpoint", "no checkpoint could be saved: {}; mend it before the run begins", problem);
 }
 
 void Saver::begin(std::int64_t step, const std::vector<HeldTensor>& held, std::map<std::string, std::string> run,

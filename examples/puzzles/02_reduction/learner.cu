@@ -13,7 +13,7 @@ int barriers(int threads) {
   return 0;  // GAP 1
 }
 
-/// Wavefronts of a warp's load of slab[stride * lane], of floats in shared memory. Bank b has the words b, b + 32, ...
+/// Wavefronts that a warp needs to load slab[stride * lane], floats in shared memory; bank b holds words b, b + 32, ...
 int wavefronts(int stride) {
   return 0;  // GAP 2
 }

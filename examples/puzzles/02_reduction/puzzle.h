@@ -16,7 +16,7 @@ struct Answers {
   /// Barriers that a block of `threads` threads (a power of 2) needs for a sum in shared memory: one after each thread
   /// has written its number, and one after each halving but the last.
   int (*barriers)(int threads);
-  /// Lanes of a warp read slab[stride * lane], of floats in shared memory: how many wavefronts does that take?
+  /// Wavefronts that a warp needs to load slab[stride * lane], floats in shared memory.
   int (*wavefronts)(int stride);
 };
 

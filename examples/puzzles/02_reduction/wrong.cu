@@ -165,7 +165,7 @@ __global__ void one_warp(const float* x, float* out, int n) {
 }
 const Registered a11(wrong("the sum of one warp", one_warp, "n = 255: the sum: "));
 
-/// All warps write their sums to the block's element; the last one wins, unless each adds in turn.
+/// Each warp adds its sum to the block's element, without atomics: additions are lost.
 __global__ void warps_collide(const float* x, float* out, int n) {
   float own = own_sum(x, n);
   for (int lanes = 16; lanes > 0; lanes /= 2) own += shuffle_down(own, lanes);
