@@ -17,6 +17,7 @@ inline bool is_lfs_pointer(std::string_view head) {
          head.substr(0, 1024).find("\noid ") != std::string_view::npos;
 }
 
+/// `head`: the first bytes of a file. True for an HTML document.
 inline bool is_web_page(std::string_view head) {
   constexpr std::array<std::string_view, 2> beginnings = {"<!doctype html", "<html"};
   head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
