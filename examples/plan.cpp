@@ -212,7 +212,7 @@ void write_page(Task& task, const PlanOptions& asked, const plan::Answer& answer
   const plan::Recording recording =
       plan::record(options, dry_program(parity_model(task), options), plan::ClusterModel(answer.question.cluster),
                    static_cast<int>(usable_cores().size()));
-  write_file(asked.page, plan::to_html(answer, recording));
+  write_file(asked.page, run_view::to_html(plan::page_of(answer, recording)));
 }
 
 /// A fast one on the fewest devices, of `devices` times a power of two, on which the model fits, whatever flags say.

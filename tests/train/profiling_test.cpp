@@ -155,7 +155,7 @@ TEST_CASE("profile: a trace is what Chrome reads") {
        .seconds = 0.25,
        .cost = {.flops = 1e9, .bytes = 0}},
       {.category = "collective", .name = "sum", .detail = {}, .lane = 1, .begin = 1, .seconds = 0.5}};
-  const auto trace = nlohmann::json::parse("[" + trace_events(events, 3, "rank 3 (dp=1)") + "]");
+  const auto trace = nlohmann::json::parse("[" + trace_events({3, "rank 3 (dp=1)", "", events}) + "]");
   REQUIRE(trace.size() == 5);  // the process, two threads, two events
   CHECK(trace[0]["args"]["name"] == "rank 3 (dp=1)");
   CHECK(trace[3]["ph"] == "X");
