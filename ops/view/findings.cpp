@@ -106,13 +106,13 @@ Finding slowest_rank(const Profile& profile, const std::vector<RankMeans>& means
         fmt::format(". The difference is largest in {}", largest_excess(profile, slowest, peers_of_slowest));
   finding.text +=
       fmt::format(". Other ranks wait {} for it in a step, all together.", in_milliseconds(mean.waited_for));
-  if (profile.cores > 0 && profile.device == "cpu" && !profile.predicted) {
-    const std::ptrdiff_t ranks_here = std::ranges::count(profile.hosts, profile.hosts[0]);
-    if (ranks_here * profile.threads > profile.cores)
-      finding.text += fmt::format(" These {} ranks share {} cores, so a rank's time includes waiting for a core.",
-                                  ranks_here, profile.cores);
-  }
   return finding;
+}
+
+/// Ranks that take turns on a core look slow, and so does what they exchange.
+bool share_cores(const Profile& profile) {
+  if (profile.cores == 0 || profile.device != "cpu" || profile.predicted || profile.hosts.empty()) return false;
+  return std::ranges::count(profile.hosts, profile.hosts[0]) * profile.threads > profile.cores;
 }
 
 Finding longest_chain(const Profile& profile, const std::vector<RankMeans>& means) {
@@ -329,6 +329,13 @@ std::vector<Finding> step_findings(const Profile& profile) {
     findings.push_back(exposed_communication(profile, means));
   }
   if (profile.mesh.size(Axis::pp) > 1) findings.push_back(bubble(profile));
+  if (share_cores(profile))
+    findings.push_back({.warning = true,
+                        .title = fmt::format("{} ranks share {} cores", std::ranges::count(profile.hosts, profile.hosts[0]),
+                                             profile.cores),
+                        .text = "A rank that waits for a core seems to work, and others wait for it. With a core for "
+                                "each thread of each rank, steps are shorter and waits are others.",
+                        .section = "timeline"});
   for (Finding& finding : most_memory(profile)) findings.push_back(std::move(finding));
   return findings;
 }

@@ -163,6 +163,7 @@ void add_waits(RankStep& to, int rank, const Events& events, const Exchanges& ex
       to.background.push_back(exchange_of(event));
     }
   std::ranges::stable_sort(background, {}, &TraceEvent::end);
+  constexpr double noticeable = 2e-5;
   std::map<std::string, std::size_t> received;
   double end = 0;  // of the last wait: one inside it is the same wait
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -173,6 +174,7 @@ void add_waits(RankStep& to, int rank, const Events& events, const Exchanges& ex
     end = event.end;
     const TraceEvent* what = waited_for(events, i, background);
     if (what == nullptr) what = enclosing_message(events, i);
+    if (what == nullptr && event.seconds() < noticeable) continue;  // for what was there already
     Exchange wait = exchange_of(what == nullptr ? event : *what);
     wait.begin = wait.ready = event.begin;
     wait.end = event.end;
