@@ -88,17 +88,40 @@ run_view::Exchange exchange_of(const Trace& trace, int transfer, const Span& spa
   return exchange;
 }
 
+/// A receive in the step, by the event that waits for it.
+struct Received {
+  std::size_t event = 0;
+  int from = 0;
+  double sent = 0;
+};
+
+/// The receives of the step, as far as their senders are simulated, and their messages. One that had arrived before it
+/// was waited for has no span.
+std::vector<Received> receives_of(const RecordedRank& rank, int number, const Sends& sends,
+                                  std::vector<run_view::Message>& messages) {
+  const Trace& trace = rank.trace();
+  std::vector<Received> receives;
+  std::map<std::pair<int, int>, std::size_t> counts;  // by peer and tag, from the first step on
+  for (std::size_t i = 0; i < trace.events().size(); ++i) {
+    if (trace.events()[i].kind != Trace::EventKind::wait) continue;
+    const Trace::Transfer& t = trace.transfers()[static_cast<std::size_t>(trace.events()[i].index)];
+    if (t.kind != Trace::TransferKind::receive) continue;
+    const Sends::Sent* sent = sends.find(number, t, counts[{t.peer, t.tag}]++);
+    if (sent == nullptr || sent->before_step) continue;
+    const auto span = rank.span_at(i);
+    const double arrived = span != rank.spans().end() && span->index == i ? span->end : rank.time_of(i);
+    receives.push_back({i, sends.place_of(t.peer), sent->time});
+    messages.push_back({receives.back().from, number, sent->time, std::max(arrived, sent->time), t.bytes});
+  }
+  return receives;
+}
+
 run_view::RankStep rank_step(const RecordedRank& rank, int number, const Timeline::Rank& times, const Sends& sends,
                              double seconds, std::vector<run_view::Message>& messages) {
   const Trace& trace = rank.trace();
   run_view::RankStep to;
   to.end = seconds;
-  std::map<std::pair<int, int>, std::size_t> received;  // by peer and tag, those of the step before too
-  for (std::size_t i = 0; i < (rank.spans().empty() ? 0 : rank.spans().front().index); ++i) {
-    if (trace.events()[i].kind != Trace::EventKind::wait) continue;
-    const Trace::Transfer& t = trace.transfers()[static_cast<std::size_t>(trace.events()[i].index)];
-    if (t.kind == Trace::TransferKind::receive) ++received[{t.peer, t.tag}];
-  }
+  const std::vector<Received> receives = receives_of(rank, number, sends, messages);
   for (const Span& span : rank.spans()) {
     to.memory.push_back({span.begin, trace.memory()[span.index]});
     const int index = rank.event(span).index;
@@ -110,19 +133,11 @@ run_view::RankStep rank_step(const RecordedRank& rank, int number, const Timelin
       box.name = kernel.detail.empty() ? kernel.name : kernel.name + " " + kernel.detail;
       continue;
     }
-    run_view::Exchange wait = exchange_of(trace, index, span);
-    const Trace::Transfer& t = trace.transfers()[static_cast<std::size_t>(index)];
-    if (t.kind == Trace::TransferKind::receive) {
-      const Sends::Sent* sent = sends.find(number, t, received[{t.peer, t.tag}]++);
-      if (sent != nullptr && !sent->before_step) {
-        messages.push_back({sends.place_of(t.peer), number, sent->time, span.end, t.bytes});
-        if (sent->time > wait.begin) {
-          wait.last = sends.place_of(t.peer);
-          wait.ready = std::min(sent->time, wait.end);
-        }
-      }
-    }
-    to.waits.push_back(std::move(wait));
+    run_view::Exchange& wait = to.waits.emplace_back(exchange_of(trace, index, span));
+    const auto received = std::ranges::find(receives, span.index, &Received::event);
+    if (received == receives.end() || received->sent <= wait.begin) continue;
+    wait.last = received->from;
+    wait.ready = std::min(received->sent, wait.end);
   }
   for (const Span& span : times.background)
     to.background.push_back(exchange_of(trace, static_cast<int>(span.index), span));
@@ -171,6 +186,7 @@ run_view::Profile profile_of(const Recording& recording, const TrainOptions& opt
   for (std::size_t r = 0; r < ranks.size(); ++r)
     step.ranks.push_back(
         rank_step(ranks[r], static_cast<int>(r), recording.timeline.ranks[r], sends, step.seconds, step.messages));
+  std::ranges::stable_sort(step.messages, {}, &run_view::Message::sent);
   profile.steps.push_back(std::move(step));
   return profile;
 }

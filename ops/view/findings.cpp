@@ -92,15 +92,17 @@ Finding slowest_rank(const Profile& profile, const std::vector<RankMeans>& means
                   .text = {},
                   .section = "timeline",
                   .rank = slowest};
-  finding.title = finding.warning ? fmt::format("{} is slow: {:.{}f}x the median of {}", where(slowest, profile), most,
-                                                most < 10 ? 2 : 0, has_peers ? "the ranks of its stage" : "the others")
-                                  : "No rank stands out";
-  finding.text = fmt::format(
-      "{} works {} a step; the median of {} is {}",
-      finding.warning ? "It" : where(slowest, profile) + ", the slowest for its stage,", in_milliseconds(mean.working),
-      has_peers ? fmt::format("the {} other ranks of its stage", peers_of_slowest.size())
-                : fmt::format("the {} other ranks, which have other stages", peers_of_slowest.size()),
-      in_milliseconds(usual));
+  finding.title = finding.warning
+                      ? fmt::format("{} is slow: {:.{}f}x the median of {}", where(slowest, profile), most,
+                                    most < 10 ? 2 : 0, has_peers ? "the other ranks of its stage" : "the others")
+                      : "No rank stands out";
+  const std::size_t count = peers_of_slowest.size();
+  const std::string compared = !has_peers   ? "the median of the others, which have other stages, is"
+                               : count == 1 ? "the other rank of its stage works"
+                                            : fmt::format("the median of the {} other ranks of its stage is", count);
+  finding.text = fmt::format("{} works {} a step; {} {}",
+                             finding.warning ? "It" : where(slowest, profile) + ", the slowest for its stage,",
+                             in_milliseconds(mean.working), compared, in_milliseconds(usual));
   if (finding.warning)
     finding.text +=
         fmt::format(". The difference is largest in {}", largest_excess(profile, slowest, peers_of_slowest));
@@ -331,8 +333,8 @@ std::vector<Finding> step_findings(const Profile& profile) {
   if (profile.mesh.size(Axis::pp) > 1) findings.push_back(bubble(profile));
   if (share_cores(profile))
     findings.push_back({.warning = true,
-                        .title = fmt::format("{} ranks share {} cores", std::ranges::count(profile.hosts, profile.hosts[0]),
-                                             profile.cores),
+                        .title = fmt::format("{} ranks share {} cores",
+                                             std::ranges::count(profile.hosts, profile.hosts[0]), profile.cores),
                         .text = "A rank that waits for a core seems to work, and others wait for it. With a core for "
                                 "each thread of each rank, steps are shorter and waits are others.",
                         .section = "timeline"});

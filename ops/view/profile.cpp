@@ -59,7 +59,7 @@ Place place_of(int rank, const MeshShape& mesh) {
 
 std::string where(int rank, const Profile& profile) {
   const Place place = place_of(rank, profile.mesh);
-  std::string text = fmt::format("rank {} (dp={},tp={},pp={}", rank, place.dp, place.tp, place.pp);
+  std::string text = fmt::format("Rank {} (dp={},tp={},pp={}", rank, place.dp, place.tp, place.pp);
   if (profile.mesh.size(Axis::cp) > 1) text += fmt::format(",cp={}", place.cp);
   if (profile.mesh.size(Axis::ep) > 1) text += fmt::format(",ep={}", place.ep);
   text += ")";

@@ -111,6 +111,6 @@ struct Place {
   int pp = 0, dp = 0, cp = 0, tp = 0, ep = 0, edp = 0;
 };
 Place place_of(int rank, const MeshShape& mesh);
-std::string where(int rank, const Profile& profile);  ///< "rank 5 (dp=0,tp=1,pp=1) on host a"
+std::string where(int rank, const Profile& profile);  ///< "Rank 5 (dp=0,tp=1,pp=1) on h2"
 
 }  // namespace trireme::run_view

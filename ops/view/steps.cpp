@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "train/program/units.h"
 
 namespace trireme::run_view {
 namespace {
@@ -248,7 +249,8 @@ std::vector<ForwardLine> forward_of_block(const Events& events) {
     const bool is_shown = event->category == "module" || event->category == "kernel" ||
                           event->category == "placement" || (event->category == "collective" && event->transfer);
     if (event->lane != 0 || !is_shown) continue;
-    const std::string detail = event->transfer ? fmt::format("{} bytes", event->transfer->bytes) : event->detail;
+    const std::string detail =
+        event->transfer ? format_bytes(static_cast<double>(event->transfer->bytes)) : event->detail;
     lines.push_back({event->category, event->name, detail, static_cast<int>(ends.size())});
     ends.push_back(event->end);
   }

@@ -104,7 +104,7 @@ TEST_CASE("a page has the answer, the step and all settings, and needs no other 
   answer.found.others.push_back({options, 2, 3000});
   const run_view::Page page = page_of(answer, record(options, program, ByFlops()));
   CHECK(page.settings.size() == 2);
-  CHECK(page.texts.at(0).text.find("a step takes") != std::string::npos);
+  CHECK(page.texts.at(1).text.find("a step takes") != std::string::npos);
   const std::string html = run_view::to_html(page);
   CHECK(html.starts_with(run_view::page_beginning));
   CHECK(count(html, "</script>") == 2);  // of the data, and of the scripts

@@ -23,7 +23,7 @@ TEST_CASE("view: a slow rank is named, with what it does longer, and how long ot
   REQUIRE(findings.size() == 4);
   CHECK(findings[0].warning);
   CHECK(findings[0].rank == 1);
-  CHECK(contains(findings[0].title, "rank 1 (dp=1,tp=0,pp=0) on h2 is slow: 1.73x"));  // 95 ms against 55 ms
+  CHECK(contains(findings[0].title, "Rank 1 (dp=1,tp=0,pp=0) on h2 is slow: 1.73x"));  // 95 ms against 55 ms
   CHECK(contains(findings[0].text, "backward: 60.0 ms against 20.0 ms"));
   CHECK(contains(findings[0].text, "wait 40.0 ms for it"));
   CHECK(contains(findings[1].title, "A step takes 100.0 ms"));

@@ -28,6 +28,7 @@ function makeSvg(tag, attributes = {}, ...children) {
 function setAttributes(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.startsWith("aria-")) element.setAttribute(name, String(value));
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
@@ -59,7 +60,7 @@ function numberText(value) {
   if (size >= 1e9) return (value / 1e9).toPrecision(4) + "G";
   if (size >= 1e6) return (value / 1e6).toPrecision(4) + "M";
   if (size >= 1e4) return (value / 1e3).toPrecision(4) + "k";
-  if (size < 1e-3) return value.toExponential(2);
+  if (size < 1e-3) return Number(value.toPrecision(3)).toExponential();
   return String(Number(value.toPrecision(5)));
 }
 

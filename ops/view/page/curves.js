@@ -4,8 +4,8 @@ const curveKinds = [
   { name: "learning rate", lines: [["lr", "learning rate", "purple"]], fromZero: true },
   { name: "gradient norm, before clipping", lines: [["grad_norm", "gradient norm", "green"]], fromZero: true },
   { name: "tokens or other targets per second", lines: [["tokens_per_s", "throughput", "blue"]], fromZero: true },
-  { name: "a step of rank 0, in ms", fromZero: true, lines: [["step_ms", "step", "grey"], ["forward_ms", "forward", "blue"], ["backward_ms", "backward", "green"],
-    ["optimizer_ms", "optimizer", "purple"], ["comm_exposed_ms", "exposed communication", "red"]] },
+  { name: "a step of rank 0, in ms", fromZero: true, clipped: true, lines: [["step_ms", "step", "grey"], ["forward_ms", "forward", "blue"], ["backward_ms", "backward", "green"],
+    ["optimizer_ms", "optimizer", "purple"], ["comm_exposed_ms", "waiting", "red"]] },
   { name: "experts: load of the busiest over the mean", lines: [["expert_imbalance", "imbalance", "orange"]], fromZero: true },
 ];
 const crosses = []; // of all charts: move together
@@ -29,9 +29,14 @@ function table(heads, rows, numbers) {
 }
 
 function curveChart(kind, lines) {
-  const { metrics } = data, width = 460, height = 210, left = 56, right = 10, top = 24, bottom = 22;
+  const { metrics } = data, several = lines.length > 1;
+  const width = 460, height = several ? 226 : 210, left = 56, right = 10, top = several ? 40 : 24, bottom = 22;
   const values = lines.flatMap(([key]) => metrics[key].filter((value) => value !== null));
   let low = kind.fromZero ? Math.min(0, ...bounds(values)) : bounds(values)[0], high = bounds(values)[1];
+  // A slow first step would press all others to the ground.
+  const own = metrics[lines[0][0]].filter((value) => value !== null).sort((a, b) => a - b), usual = own[own.length >> 1];
+  const highest = high;
+  if (kind.clipped && high > 4 * usual) high = 2.5 * usual;
   if (!(high > low)) { const margin = Math.abs(low) * 0.05 || 1; low -= margin; high += margin; }
   const spread = high - low;
   high += 0.04 * spread;
@@ -46,26 +51,29 @@ function curveChart(kind, lines) {
   for (const mark of marksWithin(first, last, 6).filter((mark) => Number.isInteger(mark)))
     svg.append(makeSvg("text", { x: x(mark), y: height - 6, "text-anchor": "middle" }, numberText(mark)));
   svg.append(makeSvg("text", { class: "name", x: left, y: 13 }, kind.name));
+  const clip = `clip-${crosses.length}`;
+  svg.append(makeSvg("clipPath", { id: clip }, makeSvg("rect", { x: left - 4, y: top - 4, width: width - left - right + 8, height: height - top - bottom + 8 })));
+  if (highest > high) svg.append(makeSvg("text", { x: width - right, y: top + 10, "text-anchor": "end" }, `the highest, ${numberText(highest)}, is above`));
   for (const [key, , tone] of lines) {
     const points = metrics[key].map((value, i) => [steps[i], value]).filter(([, value]) => value !== null);
     const line = points.map(([step, value], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-    svg.append(makeSvg("path", { d: line, fill: "none", stroke: `var(--${tone}-line)`, "stroke-width": 1.6, "stroke-linejoin": "round" }));
+    svg.append(makeSvg("path", { d: line, "clip-path": `url(#${clip})`, fill: "none", stroke: `var(--${tone}-line)`, "stroke-width": 1.6, "stroke-linejoin": "round" }));
     if (points.length <= 40 || key === "val_loss")
-      for (const [step, value] of points) svg.append(makeSvg("circle", { cx: x(step), cy: y(value), r: key === "val_loss" ? 3 : 2, fill: `var(--${tone}-line)` }));
+      for (const [step, value] of points.filter(([, value]) => value <= high)) svg.append(makeSvg("circle", { cx: x(step), cy: y(value), r: key === "val_loss" ? 3 : 2, fill: `var(--${tone}-line)` }));
   }
   const cross = makeSvg("line", { class: "cross", y1: top, y2: height - bottom, visibility: "hidden" });
-  const value = makeSvg("text", { class: "value", x: width - right, y: 13, "text-anchor": "end" });
+  const value = makeSvg("text", several ? { class: "value", x: left, y: 29 } : { class: "value", x: width - right, y: 13, "text-anchor": "end" });
   svg.append(cross, value);
+  const valueAt = (key, at) => metrics[key][at] === null ? "\u2013" : numberText(metrics[key][at]);
+  /// The lines' names, or their values at a step.
   const showLegend = (at) => value.replaceChildren(...lines.flatMap(([key, name, tone], i) => [
-    makeSvg("tspan", { fill: `var(--${tone}-line)` }, (i ? "  " : "") + "\u25cf "),
-    makeSvg("tspan", {}, at === null ? (lines.length > 1 ? name : "") : `${lines.length > 1 && lines.length < 4 ? name + " " : ""}${metrics[key][at] === null ? "\u2013" : numberText(metrics[key][at])}`)])
-    .concat(at === null ? [] : [makeSvg("tspan", { fill: "var(--muted)" }, `  step ${steps[at]}`)]));
-  const showNames = () => lines.length > 1 ? showLegend(null) : value.replaceChildren();
-  if (lines.length > 3) { value.setAttribute("y", 13); svg.querySelector(".name").textContent = kind.name; }
-  showNames();
+    makeSvg("tspan", { fill: `var(--${tone}-line)` }, (i ? "\u2003" : "") + (several ? "\u25cf " : "")),
+    makeSvg("tspan", {}, at === null ? (several ? name : "") : (lines.length === 2 ? name + " " : "") + valueAt(key, at))]),
+    makeSvg("tspan", { fill: "var(--muted)" }, at === null ? "" : `\u2003step ${steps[at]}`));
+  showLegend(null);
   crosses.push((at) => {
     setAttributes(cross, at === null ? { visibility: "hidden" } : { x1: x(steps[at]), x2: x(steps[at]), visibility: "visible" });
-    at === null ? showNames() : showLegend(at);
+    showLegend(at);
   });
   const moveTo = (at) => crosses.forEach((move) => move(at));
   svg.addEventListener("pointermove", (event) => {

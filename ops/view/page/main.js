@@ -15,8 +15,9 @@ function drawHead() {
 function drawFindings() {
   const list = byId("finding-list");
   for (const finding of data.findings) {
+    const words = finding.text.replace(/(\d) (%|ms|[KMG]iB)/g, "$1\u00a0$2"); // a number and its unit stay on one line
     const card = make("a", { class: finding.warning ? "card warning" : "card", href: "#" + finding.section },
-      make("strong", {}, ...(finding.warning ? [make("em", {}, "\u25b2 ")] : []), finding.title), make("span", {}, finding.text));
+      make("strong", {}, ...(finding.warning ? [make("em", {}, "\u25b2 ")] : []), finding.title), make("span", {}, words));
     if (finding.rank >= 0) card.addEventListener("click", () => select({ rank: finding.rank }));
     list.append(card);
   }

@@ -37,8 +37,8 @@ function meshTile(rank) {
   return make("button", {
     type: "button", class: "rank", "data-rank": rank,
     "aria-label": `rank ${rank}, ${placeText(rank)}${host ? ", host " + host : ""}`,
-    onmouseenter: () => lightGroups(rank), onmouseleave: () => lightGroups(selection.rank),
-    onfocus: () => lightGroups(rank), onclick: () => select({ rank }),
+    onmouseenter: () => lightGroups(rank, true), onmouseleave: () => lightGroups(selection.rank),
+    onfocus: () => lightGroups(rank, true), onblur: () => lightGroups(selection.rank), onclick: () => select({ rank }),
   }, make("b", {}, `${rank}`), make("small", {}, placeText(rank).replaceAll("=", " ").replaceAll(", ", " \u00b7 ")),
     make("small", { class: "value" }, host), make("span", { class: "marks" }));
 }
@@ -60,7 +60,9 @@ function colourMesh(colour) {
     button.setAttribute("aria-pressed", button.dataset.key === colour.key);
 }
 
-function lightGroups(rank) {
+/// `pointing`: the ranks that share no group with it are dimmed.
+function lightGroups(rank, pointing = false) {
+  byId("mesh-grid").classList.toggle("pointing", pointing);
   const groups = axes.filter((axis) => profile.mesh[axis] > 1).map((axis) => [axis, groupOf(rank, axis)]);
   meshTiles.forEach((tile, other) => {
     const shared = groups.filter(([, members]) => members.includes(other)).map(([axis]) => axis);

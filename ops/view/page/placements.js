@@ -31,6 +31,8 @@ function localShape(weight) {
 
 function dimName(weight, dim) {
   const dims = weight.shape.length;
+  if (weight.name.endsWith(".bias")) return "its elements";
+  if (/(^|\.)(wte|wpe|embed)/.test(weight.name) && dim === 0) return "rows, one for each token,";
   if (dims >= 2 && dim === dims - 2) return "rows, its outputs,";
   if (dims >= 2 && dim === dims - 1) return "columns, its inputs,";
   return dims === 1 ? "elements" : `dim ${dim}`;

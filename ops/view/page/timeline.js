@@ -7,7 +7,7 @@ const labelWidth = 72, axisHeight = 24, laneHeight = 13, scrollHeight = 8;
 const partTones = { forward: "blue", backward: "green", backward_input: "green", backward_weight: "orange", update: "purple" };
 
 const currentStep = () => unpackStep(profile.steps[selection.step]);
-const rowHeight = () => { const n = profile.places.length; return n <= 8 ? 30 : n <= 16 ? 24 : n <= 32 ? 17 : n <= 96 ? 11 : 6; };
+const rowHeight = () => { const n = profile.places.length; return n <= 8 ? 30 : n <= 16 ? 24 : n <= 32 ? 16 : n <= 96 ? 10 : 6; };
 
 function drawTimelineSection() {
   byId("timeline").hidden = false;
@@ -27,6 +27,7 @@ function drawTimelineSection() {
     if ("rank" in change && timeline.spanRank !== change.rank) { timeline.span = null; timeline.spanRank = change.rank; }
     layOut();
   });
+  layOut();
   fit();
 }
 
@@ -100,7 +101,7 @@ const timeOf = (x) => timeline.from + (x - labelWidth) / plotWidth() * (timeline
 
 /// Rows from top to bottom: those of the schedule, then the ranks; an open rank has lanes for modules and kernels.
 function layOut() {
-  const step = currentStep(), height = rowHeight(), background = height > 8 ? Math.max(3, Math.round(height / 5)) : 0;
+  const step = currentStep(), height = rowHeight(), background = height > 8 ? Math.max(2, Math.round(height / 5)) : 0;
   timeline.rows = [];
   let y = axisHeight;
   if (timeline.show.schedule && profile.mesh.pp > 1) {
@@ -123,7 +124,7 @@ function layOut() {
       }
       y += 4;
     }
-    y += height > 8 ? 4 : 1;
+    y += height > 12 ? 4 : 1;
     timeline.rows.push(row);
   });
   timeline.canvas.style.height = y + scrollHeight + 4 + "px";
