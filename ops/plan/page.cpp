@@ -38,7 +38,7 @@ class RecordedRank {
 /// The sends of all ranks: message k of a channel goes to its k-th receive.
 class Sends {
  public:
-  /// `stride`: between the world ranks of neighbour stages.
+  /// `stride`: between the world ranks of neighbours.
   Sends(const std::vector<RecordedRank>& ranks, int stride) {
     for (std::size_t r = 0; r < ranks.size(); ++r) world_ranks_.push_back(static_cast<int>(r) * stride);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -120,7 +120,8 @@ run_view::RankStep rank_step(const RecordedRank& rank, int number, const Timelin
                              double seconds, std::vector<run_view::Message>& messages) {
   const Trace& trace = rank.trace();
   run_view::RankStep to;
-  to.end = seconds;
+  to.begin = rank.spans().empty() ? 0 : rank.spans().front().begin;
+  to.end = rank.spans().empty() ? seconds : rank.spans().back().end;
   const std::vector<Received> receives = receives_of(rank, number, sends, messages);
   for (const Span& span : rank.spans()) {
     to.memory.push_back({span.begin, trace.memory()[span.index]});
@@ -166,7 +167,12 @@ run_view::RankStep rank_step(const RecordedRank& rank, int number, const Timelin
 run_view::Profile profile_of(const Recording& recording, const TrainOptions& options) {
   run_view::Profile profile;
   profile.predicted = true;
-  profile.mesh.at(Axis::pp) = static_cast<int>(recording.traces.size());
+  const MeshShape& mesh = options.mesh.shape;
+  const int ranks_recorded = static_cast<int>(recording.traces.size());
+  if (ranks_recorded == mesh.ranks())
+    profile.mesh = mesh;
+  else
+    profile.mesh.at(Axis::pp) = ranks_recorded;
   profile.pipeline = options.mesh.pipeline;
   profile.device = options.precision.device;
   profile.micro_batches = static_cast<int>(recording.micro_batches);
@@ -181,8 +187,7 @@ run_view::Profile profile_of(const Recording& recording, const TrainOptions& opt
   std::vector<RecordedRank> ranks;
   for (std::size_t r = 0; r < recording.traces.size(); ++r)
     ranks.emplace_back(recording.traces[r], recording.timeline.ranks[r]);
-  const MeshShape& mesh = options.mesh.shape;
-  const Sends sends(ranks, mesh.size(Axis::data) * mesh.size(Axis::tp));
+  const Sends sends(ranks, mesh.ranks() / ranks_recorded);
   for (std::size_t r = 0; r < ranks.size(); ++r)
     step.ranks.push_back(
         rank_step(ranks[r], static_cast<int>(r), recording.timeline.ranks[r], sends, step.seconds, step.messages));
@@ -214,6 +219,18 @@ run_view::Page page_of(const Answer& answer, const Recording& recording) {
       {"The answer", "What plan prints. The step above is that of the first settings.", to_text(answer)});
   page.texts.push_back(
       {"From FLOPs to tokens", "What the step takes, from its arithmetic on.", explain(answer.question, best)});
+  return page;
+}
+
+run_view::Page page_here(const std::string& title, const TrainOptions& options, const Recording& recording) {
+  run_view::Page page{.title = title,
+                      .run = {},
+                      .profile = profile_of(recording, options),
+                      .findings = {},
+                      .missing = {},
+                      .settings = {},
+                      .texts = {}};
+  page.findings = run_view::step_findings(*page.profile);
   return page;
 }
 

@@ -181,7 +181,7 @@ Finding bubble(const Profile& profile) {
   std::string text = fmt::format("Ranks wait {} of the step for messages of neighbour stages.", percent(waiting / all));
   if (planned.ranks.empty()) return {.title = "Waits in the pipeline", .text = text, .section = "timeline"};
   text += fmt::format(
-      " With the measured times of a forward and a backward, and messages that take no time, the schedule would leave "
+      " With the mean times of a forward and a backward, and messages that take no time, the schedule would leave "
       "{} of the time idle and take {}; more micro-batches make this share smaller.",
       percent(planned.bubble), in_milliseconds(planned.seconds));
   return {.title = fmt::format("The bubble of {} with {} micro-batch{} is {}", profile.pipeline, profile.micro_batches,
