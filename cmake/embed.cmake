@@ -8,8 +8,10 @@ foreach(script IN LISTS scripts)
 endforeach()
 file(READ ${FROM}/page.html html)
 file(READ ${FROM}/page.css css)
-set(functions "")
+set(code "")
 foreach(kind html css js)
-  string(APPEND functions "std::string_view page_${kind}() {\n  return R\"embedded(${${kind}})embedded\";\n}\n")
+  string(APPEND code "static constexpr std::string_view ${kind} = R\"embedded(${${kind}})embedded\";\n"
+                     "std::string_view page_${kind}() { return ${kind}; }\n\n")
 endforeach()
-file(WRITE ${OUT} "#include \"ops/view/page_sources.h\"\n\nnamespace trireme::run_view {\n\n${functions}\n}  // namespace trireme::run_view\n")
+file(WRITE ${OUT}
+  "#include \"ops/view/page_sources.h\"\n\nnamespace trireme::run_view {\n\n${code}}  // namespace trireme::run_view\n")

@@ -62,7 +62,7 @@ std::string where(int rank, const Profile& profile) {
   std::string text = fmt::format("Rank {} (dp={},tp={},pp={}", rank, place.dp, place.tp, place.pp);
   if (profile.mesh.size(Axis::cp) > 1) text += fmt::format(",cp={}", place.cp);
   if (profile.mesh.size(Axis::ep) > 1) text += fmt::format(",ep={}", place.ep);
-  text += ")";
+  text += ')';
   const auto index = static_cast<std::size_t>(rank);
   const bool several = std::ranges::any_of(profile.hosts, [&](const auto& host) { return host != profile.hosts[0]; });
   return several && index < profile.hosts.size() ? text + " on " + profile.hosts[index] : text;

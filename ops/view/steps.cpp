@@ -30,6 +30,8 @@ void count_from(double begin, Events& events) {
   }
 }
 
+void copy_span(const Span& from, Span& to) { to = from; }
+
 /// The number behind `word` in "forward stage 0 micro-batch 1"; -1: none.
 int number_after(std::string_view text, std::string_view word) {
   const std::size_t at = text.find(word);
@@ -43,7 +45,7 @@ int number_after(std::string_view text, std::string_view word) {
 
 void add_part(RankStep& rank, const TraceEvent& event) {
   Part part;
-  static_cast<Span&>(part) = event;
+  copy_span(event, part);
   if (event.category == "phase") {
     if (event.name != "optimizer") return;
     part.kind = "update";
@@ -59,7 +61,7 @@ void add_part(RankStep& rank, const TraceEvent& event) {
 void add_module(RankStep& rank, const TraceEvent& event, std::vector<double>& ends) {
   while (!ends.empty() && ends.back() <= event.begin) ends.pop_back();
   Module module;
-  static_cast<Span&>(module) = event;
+  copy_span(event, module);
   module.depth = static_cast<int>(ends.size());
   ends.push_back(event.end);
   rank.modules.push_back(std::move(module));
@@ -67,7 +69,7 @@ void add_module(RankStep& rank, const TraceEvent& event, std::vector<double>& en
 
 Exchange exchange_of(const TraceEvent& event) {
   Exchange exchange;
-  static_cast<Span&>(exchange) = event;
+  copy_span(event, exchange);
   exchange.ready = exchange.begin;
   if (event.transfer) {
     exchange.group = event.transfer->group;
@@ -224,7 +226,8 @@ Step make_step(const TraceFile& trace, const std::vector<std::vector<const Trace
       if (event.category == "pipeline" || event.category == "phase") add_part(rank, event);
       if (event.category == "module") add_module(rank, event, ends);
       if (event.category == "kernel") {
-        Span& kernel = rank.kernels.emplace_back(event);
+        Span& kernel = rank.kernels.emplace_back();
+        copy_span(event, kernel);
         if (!event.detail.empty()) kernel.name += " " + event.detail;
       }
     }
