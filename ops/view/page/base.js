@@ -57,9 +57,9 @@ function bytesText(bytes) {
 function numberText(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e9) return (value / 1e9).toPrecision(4) + "G";
-  if (size >= 1e6) return (value / 1e6).toPrecision(4) + "M";
-  if (size >= 1e4) return (value / 1e3).toPrecision(4) + "k";
+  if (size >= 1e9) return Number((value / 1e9).toPrecision(4)) + "G";
+  if (size >= 1e6) return Number((value / 1e6).toPrecision(4)) + "M";
+  if (size >= 1e4) return Number((value / 1e3).toPrecision(4)) + "k";
   if (size < 1e-3) return Number(value.toPrecision(3)).toExponential();
   return String(Number(value.toPrecision(5)));
 }
