@@ -262,6 +262,13 @@ MemoryUse MemoryPool::total() const {
   return total_;
 }
 
+std::array<std::int64_t, memory_categories> MemoryPool::live() const {
+  const std::scoped_lock lock(mutex_);
+  std::array<std::int64_t, memory_categories> bytes{};
+  for (std::size_t c = 0; c < bytes.size(); ++c) bytes[c] = use_[c].live;
+  return bytes;
+}
+
 std::array<std::int64_t, memory_categories> MemoryPool::at_peak() const {
   const std::scoped_lock lock(mutex_);
   return at_peak_;

@@ -126,8 +126,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// This rank's pool of a device's memory: itself for the host. Throws when the device has no backend.
   std::shared_ptr<MemoryPool> on(Device device);
 
-  MemoryUse use(MemoryCategory category) const;  ///< bytes of one category
-  MemoryUse total() const;                       ///< bytes of all categories
+  MemoryUse use(MemoryCategory category) const;              ///< bytes of one category
+  MemoryUse total() const;                                   ///< bytes of all categories
+  std::array<std::int64_t, memory_categories> live() const;  ///< bytes in use now, by category
   /// Bytes of each category at the moment when the total was largest: they add up to total().peak.
   std::array<std::int64_t, memory_categories> at_peak() const;
   std::int64_t system_allocations() const;  ///< how often the pool had to ask the system: constant in a steady state

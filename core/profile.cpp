@@ -24,11 +24,13 @@ Profiler* Profiler::recording() {
   return profiler != nullptr && profiler->on_.load(std::memory_order_relaxed) ? profiler : nullptr;
 }
 
-void Profiler::start() {
+void Profiler::start(Clock::time_point origin) {
   const std::scoped_lock lock(mutex_);
   events_.clear();
+  memory_.clear();
   seconds_ = 0;
-  start_ = on_since_ = Clock::now();
+  start_ = origin;
+  on_since_ = Clock::now();
   on_ = true;
 }
 
@@ -48,12 +50,21 @@ std::vector<ProfileEvent> Profiler::events() const {
   return events_;
 }
 
+std::vector<MemorySample> Profiler::memory() const {
+  const std::scoped_lock lock(mutex_);
+  return memory_;
+}
+
 void Profiler::add(ProfileEvent event, Clock::time_point began) {
   const Clock::time_point ended = Clock::now();
   event.lane = lane_of_this_thread;
   event.seconds = between(began, ended);
   const std::scoped_lock lock(mutex_);
   if (!on_) return;  // it began while the profiler was on, and would overlap recorded events
+  if (watched_ && event.lane == 0) {
+    const MemorySample now{between(start_, ended), MemoryPool::current()->on(*watched_)->live()};
+    if (memory_.empty() || memory_.back().bytes != now.bytes) memory_.push_back(now);
+  }
   event.begin = between(start_, began);
   if (event.begin >= 0) events_.push_back(std::move(event));
 }

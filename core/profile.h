@@ -1,6 +1,6 @@
-// Profiler: records what a rank did, and when. Kernels (core/profiled_kernels.cpp), modules, collectives, pipeline
-// actions and phases leave events here, nested as they were called; train/report/profiling.cpp makes a trace and a
-// table of them.
+// Profiler: records what a rank did, and when. Kernels (core/profiled_kernels.cpp), modules, collectives, messages,
+// moves between placements, pipeline actions, phases and steps leave events here, nested as they were called; it can
+// also note the memory in use. train/report/profiling.cpp makes a trace and a table of them.
 //
 //   const ProfileScope scope("module", "blocks.3.attn");   // until it goes out of scope
 //
@@ -8,11 +8,13 @@
 // thread-local pointer. Read next: core/profiled_kernels.h, train/report/profiling.h.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/memory.h"
 
 namespace trireme {
 
@@ -30,15 +33,32 @@ struct ProfileCost {
   DType dtype = DType::f32;  ///< of the factors: processors have a different peak for each
 };
 
+/// What a collective or a message moved, and between whom.
+struct ProfileTransfer {
+  std::string group;         ///< "tp[pp=0,data=1]"
+  std::string site;          ///< CallSite::current() where it was called
+  std::int64_t bytes = 0;    ///< of a message; of a collective: of one rank's share
+  std::uint64_t number = 0;  ///< of a collective: its place among those of the group, the same on all its ranks
+  int peer = -1;             ///< of a message: the world rank at its other end
+  int tag = 0;               ///< of a message
+};
+
 /// One entry of a profile: what ran, when, and how long.
 struct ProfileEvent {
-  const char* category;  ///< "kernel", "module", "collective", "pipeline" or "phase"
+  const char* category;  ///< "kernel", "module", "placement", "collective", "message", "pipeline", "phase" or "step"
   std::string name;      ///< "gemm"
   std::string detail{};  ///< "f32 [256, 768] [768, 3072]", or empty
   int lane = 0;          ///< 0: the rank's own thread; 1: its communication thread
   double begin = 0;      ///< seconds since the profiler was switched on
   double seconds = 0;
   ProfileCost cost{};
+  std::optional<ProfileTransfer> transfer{};
+};
+
+/// Bytes in use at one moment.
+struct MemorySample {
+  double seconds = 0;  ///< since the profiler was switched on
+  std::array<std::int64_t, memory_categories> bytes{};
 };
 
 /// One for each rank, shared by its threads.
@@ -53,12 +73,17 @@ class Profiler {
   /// current() when it is on; otherwise null.
   static Profiler* recording();
 
-  void start();   ///< clears the events and starts recording
+  /// Clears the events and starts recording. Times count from `origin`: ranks with one clock take the same.
+  void start(Clock::time_point origin = Clock::now());
   void stop();    ///< ends recording; events are kept
   void resume();  ///< after stop(): records again and keeps the events so far
   bool on() const { return on_; }
   std::vector<ProfileEvent> events() const;    ///< in the order in which they ended
   double seconds() const { return seconds_; }  ///< time it was recording, up to the last stop()
+
+  /// From now on, notes the bytes in use on `device` whenever an event of the rank's own thread ends.
+  void watch_memory(Device device) { watched_ = device; }
+  std::vector<MemorySample> memory() const;  ///< in order; equal neighbours are left out
 
   void add(ProfileEvent event, Clock::time_point began);  ///< one that began then and ends now
 
@@ -68,6 +93,8 @@ class Profiler {
   Clock::time_point start_{}, on_since_{};
   double seconds_ = 0;
   std::vector<ProfileEvent> events_;
+  std::optional<Device> watched_;
+  std::vector<MemorySample> memory_;
 };
 
 /// Records one event of the calling thread, from construction to destruction.

@@ -82,8 +82,8 @@ std::vector<int> device_counts(const std::string& text) {
   return counts;
 }
 
-/// On this machine, one mesh.
-int plan_here(Task& task) {
+/// On this machine, one mesh. `page`: a file to draw it into, or empty.
+int plan_here(Task& task, const std::string& page) {
   const TrainOptions& options = task.options();
   const DryProgram program = dry_program(parity_model(task), options);
   const auto memory = [&program](const TrainOptions& o, int rank) { return dry_run_memory(o, program, rank); };
@@ -91,13 +91,17 @@ int plan_here(Task& task) {
   require_memory(options, needs, memory, usable_memory(options));  // it will be used
   plan::ThisMachine machine;
   plan::Prediction prediction;
-  prediction.ranks = machine.predict(options, program);
+  plan::Recording recording;
+  prediction.ranks = machine.predict(options, program, page.empty() ? nullptr : &recording);
   prediction.seconds = plan::step_seconds(prediction.ranks);
   const double per_second =
       static_cast<double>(options.batch_sizes().global_batch * task.targets()) / prediction.seconds;
   fmt::print("{}: {:.1f} ms a step, {} {}, {} of memory\n    {}\n", to_string(options.mesh.shape),
              1e3 * prediction.seconds, format_count(per_second), task.unit_names().per_second,
              format_bytes(needs.all()), plan::parts_text(prediction));
+  if (!page.empty())
+    write_file(page, run_view::to_html(
+                         plan::page_here(fmt::format("A step of {}, predicted", task.name()), options, recording)));
   return 0;
 }
 
@@ -212,7 +216,7 @@ void write_page(Task& task, const PlanOptions& asked, const plan::Answer& answer
   const plan::Recording recording =
       plan::record(options, dry_program(parity_model(task), options), plan::ClusterModel(answer.question.cluster),
                    static_cast<int>(usable_cores().size()));
-  write_file(asked.page, plan::to_html(answer, recording));
+  write_file(asked.page, run_view::to_html(plan::page_of(answer, recording)));
 }
 
 /// A fast one on the fewest devices, of `devices` times a power of two, on which the model fits, whatever flags say.
@@ -314,9 +318,8 @@ int main(int argc, char** argv) {
     flags.add_switch("json", asked.json, "print JSON", true);
     for_machine();
     flags.add("page", "FILE", asked.page,
-              "also write an HTML page: the step and its memory drawn, and memory against time of all settings that "
-              "were simulated");
-    for_machine();
+              "also write an HTML page: the step and its memory drawn; with --devices also memory against time of all "
+              "settings that were simulated");
     flags.only_with("devices", "one number", [&] { return !scales(); });
     task->declare_model(flags);
     task->declare_parity_data(flags);
@@ -330,7 +333,7 @@ int main(int argc, char** argv) {
     flags.refuse_unused();
     task->prepare_parity();
     task->validate();
-    if (!there()) return plan_here(*task);
+    if (!there()) return plan_here(*task, asked.page);
     return plan_there(*task, flags, asked, {argv + 1, argv + argc});
   });
 }

@@ -34,11 +34,11 @@ std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& opti
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine,
                    int threads = 1);
 
-/// A step of one pipeline in full: for pictures.
+/// A step of one pipeline, or of all ranks, in full: for pictures.
 struct Recording {
   std::int64_t micro_batches = 0, of = 0;  ///< that are recorded, and that the step has
-  std::vector<Trace> traces;               ///< of each pipeline rank with the other coordinates 0, with their memory
-  Timeline timeline;                       ///< of the same
+  std::vector<Trace> traces;  ///< of each pipeline rank with the other coordinates 0, or of every rank; with memory
+  Timeline timeline;          ///< of the same
 };
 /// Of many micro-batches, the few that predict() extrapolates from.
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads = 1);

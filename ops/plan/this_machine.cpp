@@ -165,10 +165,14 @@ int ranks_at_once(const TrainOptions& options) {
 }
 
 /// The traces of all ranks, some at a time.
-Traces traces_of(const TrainOptions& options, const DryProgram& program, const Trace::Measure& measure) {
+Traces traces_of(const TrainOptions& options, const DryProgram& program, const Trace::Measure& measure,
+                 bool watches_memory) {
   const int ranks = options.mesh.shape.ranks(), at_once = ranks_at_once(options), threads = options.threads_per_rank();
   Traces traces;
-  for (int rank = 0; rank < ranks; ++rank) traces.push_back(std::make_unique<Trace>(measure));
+  for (int rank = 0; rank < ranks; ++rank) {
+    traces.push_back(std::make_unique<Trace>(measure));
+    if (watches_memory) traces.back()->watch_memory(options.precision.tensor_device());
+  }
   const std::shared_ptr<DryFacts> facts = make_dry_facts();
   for (int rank = ranks - 1; rank >= 0 && ranks > 1; --rank) {  // what they tell one another when they start
     Trace trace;
@@ -223,17 +227,23 @@ class ThisMachine::Model final : public MachineModel {
 ThisMachine::ThisMachine() : kernels_(std::make_unique<Kernels>()), exchanges_(std::make_unique<Exchanges>()) {}
 ThisMachine::~ThisMachine() = default;
 
-std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const DryProgram& program) {
+std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const DryProgram& program,
+                                           Recording* recording) {
   const int ranks = options.mesh.shape.ranks(), threads = options.threads_per_rank();
   const std::string setting = fmt::format("{} x {} threads: ", ranks_at_once(options), threads);
-  const Traces traces = traces_of(options, program, kernels_->timer(setting));
+  const Traces traces = traces_of(options, program, kernels_->timer(setting), recording != nullptr);
   exchanges_->measure(options, traces);
   const double cores = static_cast<double>(usable_cores().size());
   const Model model(*kernels_, *exchanges_, setting, std::min(1.0, cores / ranks), !options.mesh.links.empty());
   std::vector<RankProgram> programs;
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back({.rank = rank, .trace = traces[static_cast<std::size_t>(rank)].get(), .threads = threads});
-  return simulate(programs, model);
+  if (recording == nullptr) return simulate(programs, model);
+  const std::vector<RankTime> times = simulate(programs, model, &recording->timeline);
+  recording->micro_batches = recording->of = options.batch_sizes().micro_batches;
+  recording->traces.clear();
+  for (const auto& trace : traces) recording->traces.push_back(std::move(*trace));
+  return times;
 }
 
 }  // namespace trireme::plan

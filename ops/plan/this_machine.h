@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "ops/plan/predict.h"
 #include "ops/plan/simulate.h"
 #include "train/options/options.h"
 #include "train/step/rank_memory.h"
@@ -25,7 +26,8 @@ class ThisMachine {
   ThisMachine& operator=(const ThisMachine&) = delete;
 
   /// The times of all ranks of a run with these options, on the CPU. What is measured here is kept for the next call.
-  std::vector<RankTime> predict(const TrainOptions& options, const DryProgram& program);
+  /// `recording`: is filled in, of all ranks, unless it is null.
+  std::vector<RankTime> predict(const TrainOptions& options, const DryProgram& program, Recording* recording = nullptr);
 
  private:
   class Kernels;

@@ -7,11 +7,7 @@ namespace trireme {
 // The time that recording takes is not the program's.
 void Trace::add(EventKind kind, int index, double host_seconds) {
   events_.push_back({kind, index, host_seconds});
-  if (watched_) {
-    const std::shared_ptr<MemoryPool> pool = MemoryPool::current()->on(*watched_);
-    Bytes& in_use = memory_.emplace_back();
-    for (std::size_t c = 0; c < in_use.size(); ++c) in_use[c] = pool->use(static_cast<MemoryCategory>(c)).live;
-  }
+  if (watched_) memory_.push_back(MemoryPool::current()->on(*watched_)->live());
   since_event_.restart();
 }
 

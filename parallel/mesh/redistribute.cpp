@@ -3,6 +3,7 @@
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "core/columns.h"
+#include "core/profile.h"
 #include "parallel/comm/call_site.h"
 #include "parallel/mesh/verify.h"
 
@@ -178,6 +179,11 @@ Tensor redistribute(const Tensor& x, const DeviceMesh& mesh, Axis axis, Placemen
   // On tp, x is an activation: other tp groups have other samples, positions or layers. On another axis, tp ranks may
   // hold copies of x, which must stay equal.
   op.order = axis == Axis::tp ? SumOrder::any : SumOrder::ranks;
+  const ProfileScope event([&] {
+    return ProfileEvent{.category = "placement",
+                        .name = fmt::format("{} -> {} over {}", to_string(from), to_string(to), name(axis)),
+                        .detail = to_string(x.shape())};
+  });
   Tensor y = apply(op, x);
   move_columns(x, y, from, to, mesh.size(axis));
   return y;

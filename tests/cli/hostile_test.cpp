@@ -258,7 +258,7 @@ TEST_CASE("values of any length are not repeated whole") {
   for (const std::string arguments :
        {"generate --prompt A --checkpoint", "generate --checkpoint none --prompt A --dtype", "checkpoint verify",
         "checkpoint diff LICENSE", "checkpoint", "parity --mesh", "schedule --pipeline",
-        "prepare_data --out none --data", "prepare_data", "plot", "run --restarts", "train --task"}) {
+        "prepare_data --out none --data", "prepare_data", "plot", "view", "run --restarts", "train --task"}) {
     const Result refused = shell(fmt::format("{}/{} {}", TRIREME_BIN, arguments, value));
     CAPTURE(arguments);
     CAPTURE(refused.output.substr(0, 500));

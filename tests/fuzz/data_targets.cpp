@@ -14,6 +14,8 @@
 #include "data/utf8.h"
 #include "ops/plot/braille.h"
 #include "ops/plot/curves.h"
+#include "ops/view/findings.h"
+#include "ops/view/steps.h"
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/checkpoint/manifest_text.h"
 #include "tests/fuzz/targets.h"
@@ -261,6 +263,25 @@ void metrics(std::string_view input) {
     const std::string_view line = std::string_view(chart).substr(begin, end - begin);
     expect(is_printable(line) && columns_of(line) <= 50, "a chart is wider than asked for, or drives the terminal");
   }
+}
+
+void trace(std::string_view input) {
+  run_view::Profile profile;
+  if (!accepted([&] { profile = run_view::profile_of(run_view::parse_trace(input, path), path); })) return;
+  for (const run_view::Step& step : profile.steps) {
+    expect(static_cast<int>(step.ranks.size()) == profile.ranks(), "a step without a rank of the mesh");
+    for (const run_view::RankStep& rank : step.ranks)
+      for (const run_view::Exchange& wait : rank.waits)
+        expect(wait.last < profile.ranks() && wait.begin <= wait.ready && wait.ready <= wait.end,
+               "a wait for a rank that does not exist, or at another time");
+    double time = 0;
+    for (const run_view::PathPiece& piece : run_view::critical_path(step)) {
+      expect(piece.end >= piece.begin && piece.end >= time, "a chain that goes back in time");
+      time = piece.end;
+    }
+  }
+  for (const run_view::Finding& finding : run_view::step_findings(profile))
+    expect(!finding.title.empty() && finding.rank < profile.ranks(), "a finding about nothing");
 }
 
 }  // namespace trireme::fuzz

@@ -225,6 +225,23 @@ std::vector<Seed> seeds(std::string_view target) {
     result = {
         {"one", "{\"step\":1,\"loss\":4.5,\"lr\":0.001,\"tokens\":128}\n"},
         {"evaluated", "{\"step\":10,\"loss\":2.5}\n{\"step\":20,\"loss\":null,\"val_loss\":-1e99}\n{\"step\":30"}};
+  if (target == "trace")
+    result = {
+        {"wait",
+         R"({"otherData":{"mesh":"dp=2","pipeline":"1f1b","micro-batches":2,"device":"cpu"},"parameters":[[{"name":"w",)"
+         R"("pp":0,"shape":[2,3],"tp":"I","ep":"R","edp":"R"}]],"traceEvents":[)"
+         R"({"name":"step 1","cat":"step","ph":"X","pid":0,"tid":0,"ts":0,"dur":100},)"
+         R"({"name":"forward stage 0 micro-batch 0","cat":"pipeline","ph":"X","pid":0,"tid":0,"ts":1,"dur":9},)"
+         R"({"name":"wait","cat":"collective","ph":"X","pid":0,"tid":0,"ts":20,"dur":60},)"
+         R"({"name":"sum","cat":"collective","ph":"X","pid":0,"tid":0,"ts":21,"dur":58,"args":{"group":"dp","bytes":8,"number":1}},)"
+         R"({"name":"memory","ph":"C","pid":0,"ts":30,"args":{"activations":64}},)"
+         R"({"name":"step 1","cat":"step","ph":"X","pid":1,"tid":0,"ts":1,"dur":98},)"
+         R"({"name":"sum","cat":"collective","ph":"X","pid":1,"tid":1,"ts":50,"dur":29,"args":{"group":"dp","bytes":8,"number":1}}]})"},
+        {"message",
+         R"({"otherData":{"mesh":"pp=2"},"traceEvents":[{"name":"step 1","cat":"step","ph":"X","pid":0,"ts":0,"dur":9},)"
+         R"({"name":"step 1","cat":"step","ph":"X","pid":1,"ts":0,"dur":9},)"
+         R"({"name":"send","cat":"message","ph":"X","pid":0,"ts":3,"dur":1,"args":{"group":"pp","peer":1,"tag":2,"bytes":4}},)"
+         R"({"name":"recv","cat":"message","ph":"X","pid":1,"tid":0,"ts":1,"dur":4,"args":{"group":"pp","peer":0,"tag":2}}]})"}};
   if (target == "model_config") result = model_configs();
   if (target == "config")
     result = {

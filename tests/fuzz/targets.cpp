@@ -20,6 +20,7 @@ const std::vector<Target>& targets() {
                                           {"regex", regex},
                                           {"token_shard", token_shard},
                                           {"metrics", metrics},
+                                          {"trace", trace},
                                           {"model_config", model_config},
                                           {"config", config},
                                           {"command_line", command_line},

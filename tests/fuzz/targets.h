@@ -38,6 +38,7 @@ void config(std::string_view input);         ///< a file for --config
 void command_line(std::string_view input);   ///< one per line: NAME=value of the environment, then flags
 void model_config(std::string_view input);   ///< config.json, index and adapters of Hugging Face
 void metrics(std::string_view input);        ///< metrics.jsonl, and the chart of its losses
+void trace(std::string_view input);          ///< a trace of --profile, and what `view` says of it
 void mesh(std::string_view input);           ///< one per line: --mesh, --pipeline, --stage-layers
 void links(std::string_view input);          ///< a file for --links
 

@@ -14,6 +14,7 @@ namespace trireme {
 
 std::string version_text(std::string_view program) { return std::string(program); }
 std::string_view name(Device device) { return device == Device::cuda ? "cuda" : "cpu"; }
+std::string_view name(MemoryCategory /*category*/) { return "activations"; }
 std::vector<std::string_view> gemm_names() { return {"packed"}; }
 std::optional<std::filesystem::path> resumed_checkpoint(const std::string& /*resume*/,
                                                         const std::filesystem::path& /*out*/) {

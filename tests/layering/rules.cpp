@@ -60,6 +60,7 @@ const std::vector<Layer>& layers() {
       {"train/report", 7},
       {"train/step", 7},
       {"ops/tracking", 7},
+      {"ops/view", 7},
       // Steps that are saved and resumed, in a folder. What may be done to a step, and how long it takes.
       {"train/runs", 8},
       {"train/validate", 8},

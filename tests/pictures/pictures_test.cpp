@@ -28,6 +28,7 @@ TEST_CASE("docs/pictures holds what the program pictures draws: if not, run ./tr
 TEST_CASE("every picture is small, explains itself, and has colours for a dark page") {
   const std::string chapter = read_file("docs/parallelism.md");
   for (const std::string& name : list_folder("docs/pictures")) {
+    if (name.ends_with(".png")) continue;
     CAPTURE(name);
     const std::string svg = read_file(std::filesystem::path("docs/pictures") / name);
     CHECK(svg.size() < 40'000);
@@ -37,6 +38,18 @@ TEST_CASE("every picture is small, explains itself, and has colours for a dark p
     CHECK(occurrences(svg, "<text") == occurrences(svg, "</text>"));
     CHECK(svg.ends_with("</svg>\n"));
     CHECK(chapter.find("pictures/" + name) != std::string::npos);
+  }
+}
+
+TEST_CASE("every screenshot is small, and the page about view shows it") {
+  const std::string page = read_file("docs/view.md");
+  for (const std::string& name : list_folder("docs/pictures")) {
+    if (!name.ends_with(".png")) continue;
+    CAPTURE(name);
+    const std::string png = read_file(std::filesystem::path("docs/pictures") / name);
+    CHECK(png.starts_with("\x89PNG"));
+    CHECK(png.size() < 150'000);
+    CHECK(page.find("pictures/" + name) != std::string::npos);
   }
 }
 

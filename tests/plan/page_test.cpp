@@ -7,7 +7,6 @@
 #include <numeric>
 #include <string>
 
-#include "ops/plan/step_picture.h"
 #include "tests/plan/by_flops.h"
 
 using namespace trireme;
@@ -64,40 +63,52 @@ TEST_CASE("many micro-batches are recorded as few") {
   CHECK(record(options, program_of(options), ByFlops()).micro_batches == 4);
 }
 
-TEST_CASE("a timeline has a box for each forward and backward") {
+TEST_CASE("a recording becomes a profile: its computations, waits, messages and memory") {
   const GptOptions options = two_stages();
-  const std::string svg = draw_timeline(record(options, program_of(options), ByFlops()));
-  CHECK(count(svg, "<title>forward of micro-batch") == 2 * 3);
-  CHECK(count(svg, "<title>backward of micro-batch") == 2 * 3);
-  CHECK(svg.find(">pp 1<") != std::string::npos);
+  const run_view::Profile profile = profile_of(record(options, program_of(options), ByFlops()), options);
+  CHECK(profile.predicted);
+  CHECK(profile.ranks() == 2);
+  REQUIRE(profile.steps.size() == 1);
+  const run_view::Step& step = profile.steps[0];
+  REQUIRE(step.ranks.size() == 2);
+  CHECK(step.messages.size() == 2 * 3);  // an activation and a gradient of each micro-batch
+  for (const run_view::Message& message : step.messages) {
+    CHECK(message.from != message.to);
+    CHECK(message.sent <= message.arrived);
+    CHECK(message.bytes > 0);
+  }
+  for (const run_view::RankStep& rank : step.ranks) {
+    CHECK(std::ranges::count(rank.parts, "forward", &run_view::Part::kind) == 3);
+    CHECK(std::ranges::count(rank.parts, "backward", &run_view::Part::kind) == 3);
+    CHECK(rank.parts.back().kind == "update");
+    CHECK(rank.waiting() + rank.working() == doctest::Approx(rank.end - rank.begin));
+    CHECK(rank.end <= step.seconds + 1e-12);
+    CHECK(!rank.memory.empty());
+  }
+  // The second stage waits for the first activation, which the first stage sends last.
+  CHECK(step.ranks[1].waits.front().last == 0);
+  const std::vector<run_view::PathPiece> path = run_view::critical_path(step);
+  for (std::size_t i = 1; i < path.size(); ++i) CHECK(path[i].begin == path[i - 1].end);
+  CHECK(path.back().end == doctest::Approx(step.seconds));
 }
 
-TEST_CASE("a picture of memory names the fullest moment") {
-  const GptOptions options = two_stages();
-  const std::string svg = draw_memory(record(options, program_of(options), ByFlops()));
-  CHECK(svg.find("pp 0: most, ") != std::string::npos);  // the first stage keeps the most activations
-  CHECK(svg.find("of micro-batch ") != std::string::npos);
-  CHECK(svg.find(">activations<") != std::string::npos);
-}
-
-TEST_CASE("a page has the answer, the step and the memory, and needs no other file") {
+TEST_CASE("a page has the answer, the step and all settings, and needs no other file") {
   const GptOptions options = two_stages();
   const DryProgram program = program_of(options);
   Answer answer;
-  answer.question.cluster.name = "<a & b>";
+  answer.question.cluster.name = "</script>";
   answer.question.cluster.device.f32_flops = 1e12;
   answer.question.model = model_facts(options, program);
   answer.question.per_second = "tok/s";
   answer.found.choices.push_back({options, predict(options, program, ByFlops())});
   answer.found.front.push_back({options, 1, 2000});
   answer.found.others.push_back({options, 2, 3000});
-  const std::string page = to_html(answer, record(options, program, ByFlops()));
-  CHECK(page.starts_with("<!doctype html>"));
-  CHECK(page.find("&lt;a &amp; b&gt;; ") != std::string::npos);
-  CHECK(count(page, "<svg ") == 3);
-  CHECK(page.find("a step takes") != std::string::npos);
-  for (const char* id : {"step-title", "memory-title", "front-title"})
-    CHECK(count(page, std::string("id=\"") + id + "\"") == 1);
-  CHECK(page.find("src=") == std::string::npos);
-  CHECK(page.find("href=") == std::string::npos);
+  const run_view::Page page = page_of(answer, record(options, program, ByFlops()));
+  CHECK(page.settings.size() == 2);
+  CHECK(page.texts.at(1).text.find("a step takes") != std::string::npos);
+  const std::string html = run_view::to_html(page);
+  CHECK(html.starts_with(run_view::page_beginning));
+  CHECK(count(html, "</script>") == 2);  // of the data, and of the scripts
+  CHECK(html.find("src=") == std::string::npos);
+  CHECK(html.find("http:") == html.find("http://www.w3.org/2000/svg"));  // a name, which nothing loads
 }

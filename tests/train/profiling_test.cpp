@@ -155,7 +155,7 @@ TEST_CASE("profile: a trace is what Chrome reads") {
        .seconds = 0.25,
        .cost = {.flops = 1e9, .bytes = 0}},
       {.category = "collective", .name = "sum", .detail = {}, .lane = 1, .begin = 1, .seconds = 0.5}};
-  const auto trace = nlohmann::json::parse("[" + trace_events(events, 3, "rank 3 (dp=1)") + "]");
+  const auto trace = nlohmann::json::parse("[" + trace_events({3, "rank 3 (dp=1)", "", events}) + "]");
   REQUIRE(trace.size() == 5);  // the process, two threads, two events
   CHECK(trace[0]["args"]["name"] == "rank 3 (dp=1)");
   CHECK(trace[3]["ph"] == "X");
@@ -165,6 +165,70 @@ TEST_CASE("profile: a trace is what Chrome reads") {
   CHECK(trace[3]["args"]["of"] == "a \"quoted\" one");
   CHECK(trace[3]["args"]["GFLOP/s"] == 4.0);
   CHECK(trace[4]["tid"] == 1);
+}
+
+TEST_CASE("profile: a trace says what communication moved, and what memory was in use") {
+  ProfileEvent sum{.category = "collective", .name = "sum", .detail = {}, .begin = 0.001, .seconds = 0.002};
+  sum.transfer = ProfileTransfer{.group = "tp[pp=0,data=1]", .site = "blocks.0.attn", .bytes = 4096, .number = 7};
+  ProfileEvent send{.category = "message", .name = "send", .detail = {}, .begin = 0.004, .seconds = 0.001};
+  send.transfer = ProfileTransfer{.group = "pp[data=1,tp=0]", .site = "", .bytes = 64, .peer = 5, .tag = 2};
+  const RankTrace recorded{3, "rank 3", "h2", {sum, send}, {{.seconds = 0.0015, .bytes = {100, 200}}}};
+  const auto trace = nlohmann::json::parse("[" + trace_events(recorded) + "]");
+  REQUIRE(trace.size() == 6);  // the process, its host, a thread, two events, a sample
+  CHECK(trace[1]["args"]["labels"] == "h2");
+  CHECK(trace[3]["args"] ==
+        nlohmann::json{{"group", "tp[pp=0,data=1]"}, {"bytes", 4096}, {"site", "blocks.0.attn"}, {"number", 7}});
+  CHECK(trace[4]["args"] == nlohmann::json{{"group", "pp[data=1,tp=0]"}, {"bytes", 64}, {"peer", 5}, {"tag", 2}});
+  CHECK(trace[5]["ph"] == "C");
+  CHECK(trace[5]["ts"] == 1500.0);
+  CHECK(trace[5]["args"]["parameters"] == 100);
+  CHECK(trace[5]["args"]["gradients"] == 200);
+}
+
+TEST_CASE("profile: memory is noted when an event ends, if it has changed") {
+  const Recording recording;
+  recording.profiler->watch_memory(Device::cpu);
+  Tensor kept;
+  const auto event = [](const char* name) { const ProfileScope scope("module", name); };
+  event("before");
+  kept = Tensor::zeros({64, 64}, DType::f32);
+  event("after");
+  event("again");
+  const std::vector<MemorySample> memory = recording.profiler->memory();
+  REQUIRE(memory.size() >= 2);
+  const auto activations = static_cast<std::size_t>(MemoryCategory::activations);
+  CHECK(memory.back().bytes[activations] - memory.front().bytes[activations] == 64 * 64 * 4);
+  for (std::size_t i = 1; i < memory.size(); ++i) CHECK(memory[i].bytes != memory[i - 1].bytes);
+}
+
+TEST_CASE("profile: steps have the numbers of the run, and the trace says which weights the model has") {
+  GptOptions o;
+  const TempFolder folder;
+  const auto file = folder / "trace.json";
+  o.run.profile = file.string();
+  o.run.config = "options";
+  const DeviceMesh mesh(self_group(), {});
+  const auto weight = std::make_shared<Parameter>();
+  weight->name = "blocks.0.mlp.up.weight";
+  weight->global_shape = {128, 32};
+  weight->placements.tp = placement::S(0);
+  Profiling profiling(o, mesh);
+  profiling.describe({weight}, 40);
+  for (std::int64_t made = 0; made < 4; ++made) {
+    profiling.before_step(made);
+    profiling.after_step();
+  }
+  CHECK(profiling.finish().has_value());
+  const nlohmann::json trace = nlohmann::json::parse(read_file(file));
+  CHECK(trace["otherData"]["mesh"] == "dp=1,tp=1,pp=1");
+  CHECK(trace["otherData"]["configuration"].get<std::string>().size() == 16);
+  const nlohmann::json expected = {
+      {"name", "blocks.0.mlp.up.weight"}, {"pp", 0}, {"shape", {128, 32}}, {"tp", "S(0)"}, {"ep", "R"}, {"edp", "R"}};
+  CHECK(trace["parameters"][0][0] == expected);
+  std::vector<std::string> steps;
+  for (const nlohmann::json& event : trace["traceEvents"])
+    if (event.value("cat", "") == "step") steps.push_back(event["name"]);
+  CHECK(steps == std::vector<std::string>{"step 43", "step 44"});
 }
 
 TEST_CASE("profile: a run that ends before the first step to be recorded says so") {

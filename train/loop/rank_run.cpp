@@ -91,6 +91,7 @@ void RankRun::train(const std::optional<Resumed>& resumed) {
   if (const std::optional<double> loss = evaluate()) checkpoints.note_validation_at_start(progress_.steps, *loss);
 
   const std::int64_t first_step = logged_ = progress_.steps, steps = options_.schedule.steps;
+  profiling.describe(trainer_.model().parameters(), first_step);
   stepping_ = times_.seconds_in_steps();
   while (progress_.steps < steps) {
     profiling.before_step(progress_.steps - first_step);

@@ -1,15 +1,20 @@
 #include "train/report/profiling.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/cores.h"
+#include "core/hash.h"
 #include "core/io.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/texts.h"
+#include "parallel/comm/values.h"
 #include "train/program/screen.h"
 #include "train/program/text_width.h"
 #include "train/report/report.h"
@@ -126,27 +131,91 @@ std::string roofline_text(const MachineSpeed& machine) {
 
 std::string lane_name(int lane) { return lane == 0 ? "computation" : "communication"; }
 
+std::string this_host() {
+  std::array<char, 256> host{};
+  return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
+}
+
+/// With a precision of nanoseconds.
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+nlohmann::ordered_json event_line(const ProfileEvent& event, int rank) {
+  nlohmann::ordered_json line = {{"name", event.name},
+                                 {"cat", event.category},
+                                 {"ph", "X"},
+                                 {"pid", rank},
+                                 {"tid", event.lane},
+                                 {"ts", microseconds(event.begin)},
+                                 {"dur", microseconds(event.seconds)}};
+  if (!event.detail.empty()) line["args"]["of"] = event.detail;
+  if (event.cost.flops > 0) line["args"]["GFLOP/s"] = event.cost.flops / event.seconds * 1e-9;
+  if (event.cost.bytes > 0) line["args"]["GB/s"] = event.cost.bytes / event.seconds * 1e-9;
+  if (!event.transfer) return line;
+  const ProfileTransfer& transfer = *event.transfer;
+  line["args"]["group"] = transfer.group;
+  line["args"]["bytes"] = transfer.bytes;
+  if (!transfer.site.empty()) line["args"]["site"] = transfer.site;
+  if (transfer.peer < 0) {
+    line["args"]["number"] = transfer.number;
+  } else {
+    line["args"]["peer"] = transfer.peer;
+    line["args"]["tag"] = transfer.tag;
+  }
+  return line;
+}
+
+/// A counter: the viewers draw it as an area by category.
+nlohmann::ordered_json memory_line(const MemorySample& sample, int rank) {
+  nlohmann::ordered_json line = {{"name", "memory"}, {"ph", "C"}, {"pid", rank}, {"ts", microseconds(sample.seconds)}};
+  for (std::size_t c = 0; c < sample.bytes.size(); ++c)
+    line["args"][std::string(name(static_cast<MemoryCategory>(c)))] = sample.bytes[c];
+  return line;
+}
+
+/// One rank's clock when it left a barrier, in nanoseconds, for all ranks of its host.
+Profiler::Clock::time_point common_origin(ProcessGroup& world) {
+  const std::vector<std::string> hosts = all_gather_texts(world, this_host());
+  world.barrier();
+  using std::chrono::nanoseconds;
+  const std::int64_t now = std::chrono::duration_cast<nanoseconds>(Profiler::Clock::now().time_since_epoch()).count();
+  const std::vector<std::int64_t> all = all_gather_values(world, now);
+  const auto first = std::ranges::find(hosts, hosts[static_cast<std::size_t>(world.rank())]) - hosts.begin();
+  return Profiler::Clock::time_point(nanoseconds(all[static_cast<std::size_t>(first)]));
+}
+
+/// The weights of the stages of the first rank along all other axes, as a list; elsewhere empty.
+std::string parameter_list(const ParameterList& parameters, const DeviceMesh& mesh) {
+  if (mesh.coord(Axis::data) != 0 || mesh.coord(Axis::tp) != 0) return "";
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ParameterPtr& parameter : parameters) {
+    nlohmann::ordered_json one = {{"name", parameter->name}, {"pp", mesh.coord(Axis::pp)}};
+    for (const std::int64_t extent : parameter->global_shape) one["shape"].push_back(extent);
+    for (const Axis axis : {Axis::tp, Axis::ep, Axis::edp})
+      one[std::string(name(axis))] = to_string(parameter->placements.on(axis));
+    list.push_back(std::move(one));
+  }
+  return list.dump();
+}
+
 }  // namespace
 
-std::string trace_events(const std::vector<ProfileEvent>& events, int rank, const std::string& where) {
+std::string trace_events(const RankTrace& trace) {
   using nlohmann::ordered_json;
+  const int rank = trace.rank;
   std::vector<std::string> lines = {
-      ordered_json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", where}}}}.dump()};
+      ordered_json{{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", trace.where}}}}.dump()};
+  if (!trace.host.empty())
+    lines.push_back(
+        ordered_json{{"name", "process_labels"}, {"ph", "M"}, {"pid", rank}, {"args", {{"labels", trace.host}}}}
+            .dump());
   int lanes = 0;
-  for (const ProfileEvent& event : events) lanes = std::max(lanes, event.lane);
+  for (const ProfileEvent& event : trace.events) lanes = std::max(lanes, event.lane);
   for (int lane = 0; lane <= lanes; ++lane)
     lines.push_back(ordered_json{
         {"name", "thread_name"}, {"ph", "M"}, {"pid", rank}, {"tid", lane}, {"args", {{"name", lane_name(lane)}}}}
                         .dump());
-  for (const ProfileEvent& event : events) {
-    ordered_json line = {
-        {"name", event.name},      {"cat", event.category},     {"ph", "X"}, {"pid", rank}, {"tid", event.lane},
-        {"ts", event.begin * 1e6}, {"dur", event.seconds * 1e6}};
-    if (!event.detail.empty()) line["args"]["of"] = event.detail;
-    if (event.cost.flops > 0) line["args"]["GFLOP/s"] = event.cost.flops / event.seconds * 1e-9;
-    if (event.cost.bytes > 0) line["args"]["GB/s"] = event.cost.bytes / event.seconds * 1e-9;
-    lines.push_back(line.dump());
-  }
+  for (const ProfileEvent& event : trace.events) lines.push_back(event_line(event, rank).dump());
+  for (const MemorySample& sample : trace.memory) lines.push_back(memory_line(sample, rank).dump());
   return fmt::format("{}", fmt::join(lines, ",\n"));
 }
 
@@ -190,6 +259,7 @@ std::string device_work_line(const DeviceWork& work, std::int64_t steps) {
 
 Profiling::Profiling(const TrainOptions& options, const DeviceMesh& mesh)
     : mesh_(mesh),
+      options_(options),
       path_(options.run.profile),
       steps_(options.run.profile_steps),
       device_(options.precision.tensor_device()) {
@@ -197,11 +267,17 @@ Profiling::Profiling(const TrainOptions& options, const DeviceMesh& mesh)
   if (options.precision.tensor_device() == Device::cpu)
     machine_ = measure_machine_speed(threads(), options.precision.dtype);
   profiler_ = std::make_shared<Profiler>();
+  profiler_->watch_memory(device_);
   Profiler::set_current(profiler_);
 }
 
 Profiling::~Profiling() {
   if (profiler_ != nullptr) Profiler::set_current(nullptr);
+}
+
+void Profiling::describe(ParameterList parameters, std::int64_t first_step) {
+  parameters_ = std::move(parameters);
+  first_step_ = first_step;
 }
 
 void Profiling::before_step(std::int64_t made) {
@@ -212,17 +288,19 @@ void Profiling::before_step(std::int64_t made) {
   if (began_ < 0) return;
   profiler_->resume();
   before_ = device_work();
+  step_began_ = Profiler::Clock::now();
 }
 
 void Profiling::after_step() {
   if (began_ < 0) return;
+  profiler_->add({.category = "step", .name = fmt::format("step {}", first_step_ + made_ + 1), .detail = {}},
+                 step_began_);
   profiler_->stop();
   work_ += device_work() - before_;
 }
 
 void Profiling::start() {
-  mesh_.world().barrier();  // all ranks start to count here
-  profiler_->start();
+  profiler_->start(common_origin(mesh_.world()));
   began_ = made_;
 }
 
@@ -230,15 +308,35 @@ void Profiling::stop(std::int64_t steps) {
   profiler_->stop();
   recorded_ = true;
   const std::vector<ProfileEvent> events = profiler_->events();
-  const std::vector<std::string> ranks = gather_texts(mesh_.world(), trace_events(events, mesh_.rank(), mesh_.where()));
+  const std::vector<std::string> ranks = gather_texts(
+      mesh_.world(), trace_events({mesh_.rank(), mesh_.where(), this_host(), events, profiler_->memory()}));
+  std::vector<std::string> parameters = gather_texts(mesh_.world(), parameter_list(parameters_, mesh_));
+  std::erase(parameters, "");
   if (mesh_.rank() == 0) {
-    write_file(path_, fmt::format("{}\"ms\", \"traceEvents\": [\n{}\n]}}\n", trace_beginning, fmt::join(ranks, ",\n")));
+    write_file(path_, fmt::format("{}\"ms\", \"otherData\": {},\n\"parameters\": [{}],\n\"traceEvents\": [\n{}\n]}}\n",
+                                  trace_beginning, facts(), fmt::join(parameters, ",\n"), fmt::join(ranks, ",\n")));
     table_ = fmt::format(
         "{} steps of rank 0\n{}{}trace of all ranks: {}; chrome://tracing and ui.perfetto.dev show it\n", steps,
         kernel_table(events, profiler_->seconds(), steps, machine_, Screen::of_process().line_columns()),
         device_ == Device::cpu ? "" : device_work_line(work_, steps) + "\n", path_);
   }
   began_ = -1;
+}
+
+/// What a viewer needs to know of the run.
+std::string Profiling::facts() const {
+  const MeshOptions& mesh = options_.mesh;
+  return nlohmann::ordered_json{{"configuration", fmt::format("{:016x}", hash_bytes(options_.run.config))},
+                                {"mesh", to_string(mesh_.shape())},
+                                {"pipeline", mesh.pipeline},
+                                {"micro-batches", options_.batch_sizes().micro_batches},
+                                {"zero", mesh.zero},
+                                {"sequence-parallel", mesh.parallelism().sequence},
+                                {"device", options_.precision.device},
+                                {"threads", threads()},
+                                {"cores", usable_cores().size()},
+                                {"processes", mesh.processes}}
+      .dump();
 }
 
 std::optional<std::string> Profiling::finish() {

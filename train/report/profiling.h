@@ -1,8 +1,9 @@
-// --profile FILE: records some steps of a run, as a trace for chrome://tracing and https://ui.perfetto.dev (ranks,
-// phases, pipeline actions, modules, kernels, collectives), and as a table that compares kernels with the machine's
-// limits.
+// --profile FILE: records some steps of a run, as a trace for `view`, chrome://tracing and https://ui.perfetto.dev
+// (ranks, phases, pipeline actions, modules, kernels, collectives, messages, memory), and as a table that compares
+// kernels with the machine's limits.
 //
 //   Profiling profiling(options, mesh);
+//   profiling.describe(parameters, first_step);
 //   while (...) {
 //     profiling.before_step(made++);
 //     ...                                                  // the step
@@ -25,6 +26,7 @@
 #include "core/machine_speed.h"
 #include "core/profile.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/parameters/parameter.h"
 #include "train/options/options.h"
 
 namespace trireme {
@@ -42,6 +44,8 @@ class Profiling {
   Profiling(const Profiling&) = delete;
   Profiling& operator=(const Profiling&) = delete;
 
+  /// What the trace says of the model's weights and of the steps' numbers. `first_step`: steps made before this start.
+  void describe(ParameterList parameters, std::int64_t first_step);
   /// `made`: steps that this run has made. Collective if recording begins or ends.
   void before_step(std::int64_t made);
   /// Call after each step: starts or ends the profile.
@@ -53,12 +57,17 @@ class Profiling {
  private:
   void start();
   void stop(std::int64_t steps);
+  std::string facts() const;
 
   const DeviceMesh& mesh_;
+  const TrainOptions& options_;
   std::string path_;
   std::int64_t steps_;
+  ParameterList parameters_;
+  std::int64_t first_step_ = 0;
   std::optional<MachineSpeed> machine_;
   std::shared_ptr<Profiler> profiler_;
+  Profiler::Clock::time_point step_began_{};
   Device device_;
   DeviceWork before_, work_;  // of this rank: when recording went on, and of the recorded steps
   std::int64_t began_ = -1, made_ = 0;
@@ -66,8 +75,16 @@ class Profiling {
   std::optional<std::string> table_;
 };
 
-/// One rank's events in Chrome's trace event format, separated by commas, without the enclosing array.
-std::string trace_events(const std::vector<ProfileEvent>& events, int rank, const std::string& where);
+/// What one rank recorded.
+struct RankTrace {
+  int rank = 0;
+  std::string where, host;  ///< "rank 3 (dp=1,tp=1,pp=0)", and the name of its machine
+  std::vector<ProfileEvent> events;
+  std::vector<MemorySample> memory = {};
+};
+
+/// In Chrome's trace event format: events separated by commas, without the enclosing array.
+std::string trace_events(const RankTrace& trace);
 
 /// The kernels of one rank by name and shapes, longest first. `wall`: total seconds of `steps` steps. Without
 /// `machine`, the roofline column is omitted. In a window of `columns` the rates, and then the roofline column, are

@@ -53,6 +53,7 @@ class Receiving : public Work::State {
  private:
   void take() {
     Tensor message;
+    const ProfileScope event([this] { return message_event("recv", *group_, y_, from_, tag_); });
     const watch::Recording record(message_record(watch::Record::What::recv, *group_, y_, from_, tag_));
     const auto missing = [this] {
       return box_.arrived(from_, tag_, number_) ? std::vector<int>() : std::vector{group_->world_rank(from_)};

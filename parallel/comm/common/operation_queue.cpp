@@ -3,6 +3,7 @@
 #include "core/cores.h"
 #include "core/parallel_for.h"
 #include "parallel/comm/call_site.h"
+#include "parallel/comm/common/records.h"
 #include "parallel/comm/times.h"
 #include "parallel/comm/watch/beacon.h"
 
@@ -64,11 +65,11 @@ Work OperationQueue::push(std::shared_ptr<ProcessGroup> owner, Collective collec
   }
   operation->collective.site = watch::FixedText<40>(CallSite::current()).bytes;
   operation->background = launch == Launch::background;
-  if (Profiler::recording() != nullptr)
-    operation->label = to_string(operation->collective.signature(owner->size())) + " of " + owner->name();
   {
     const std::scoped_lock lock(mutex_);
     operation->sequence = ++launched_;
+    if (Profiler::recording() != nullptr)
+      operation->event = collective_event(*owner, operation->collective, operation->sequence);
     queue_.push_back(operation);
     if (operation->background) {
       ++background_;
@@ -103,7 +104,8 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
     try {
       const MemoryScope scope(MemoryCategory::communication);
       const CommunicationClock::Scope time(CommunicationClock::Scope::Event::run);
-      const ProfileScope event("collective", operation->label);
+      std::optional<ProfileScope> event;
+      if (operation->event) event.emplace([&] { return *std::move(operation->event); });
       run_(operation->collective, operation->sequence);
     } catch (...) { error = std::current_exception(); }
   }

@@ -13,9 +13,10 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <thread>
 
+#include "core/profile.h"
 #include "parallel/comm/collective.h"
 
 namespace trireme::comm {
@@ -40,7 +41,7 @@ class OperationQueue {
  private:
   struct Operation {
     Collective collective;
-    std::string label;  // for a profile that is being recorded
+    std::optional<ProfileEvent> event;  // if a profile is being recorded
     std::uint64_t sequence = 0;
     bool background = false, finished = false;
     std::exception_ptr error;

@@ -34,4 +34,26 @@ watch::Record subgroup_record(const std::string& name) {
   return record;
 }
 
+ProfileEvent collective_event(const ProcessGroup& group, const Collective& c, std::uint64_t sequence) {
+  const Signature signature = c.signature(group.size());
+  return {.category = "collective",
+          .name = to_string(signature) + " of " + group.name(),
+          .detail = {},
+          .transfer = ProfileTransfer{.group = group.name(),
+                                      .site = std::string(CallSite::current()),
+                                      .bytes = signature.count * static_cast<std::int64_t>(size_of(signature.dtype)),
+                                      .number = sequence}};
+}
+
+ProfileEvent message_event(const char* what, const ProcessGroup& group, const Tensor& x, int peer, int tag) {
+  return {.category = "message",
+          .name = what,
+          .detail = {},
+          .transfer = ProfileTransfer{.group = group.name(),
+                                      .site = std::string(CallSite::current()),
+                                      .bytes = x.bytes(),
+                                      .peer = group.world_rank(peer),
+                                      .tag = tag}};
+}
+
 }  // namespace trireme::comm

@@ -32,6 +32,7 @@ class Receiving : public Work::State {
     if (finished_) return;
     const CommunicationClock::Scope time(CommunicationClock::Scope::Event::wait);
     const watch::Blocked blocked;
+    const ProfileScope event([this] { return message_event("recv", *group_, y_, from_, tag_); });
     const watch::Recording record(message_record(watch::Record::What::recv, *group_, y_, from_, tag_));
     const auto missing = [this] { return std::vector<int>{group_->world_rank(from_)}; };
     watch::Wait wait(record, missing);
@@ -145,6 +146,7 @@ Work MpiGroup::send(Tensor x, int to, int tag) {
 Work MpiGroup::send_final(Tensor x, int to, int tag) {
   check_message("send", x, to, tag, *this);
   const Tensor message = x.detach();
+  const ProfileScope event([&] { return message_event("send", *this, x, to, tag); });
   const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
   const std::scoped_lock lock(runtime_.lock());
   MPI_Request request = MPI_REQUEST_NULL;

@@ -36,6 +36,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
 
   Work send(Tensor x, int to, int tag) override {
     check_message("send", x, to, tag, *this);
+    const ProfileScope event([&] { return message_event("send", *this, x, to, tag); });
     const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
     state_->mailboxes[static_cast<std::size_t>(to)]->put(rank(), tag, x);
     return {};
@@ -43,6 +44,7 @@ class ThreadGroup final : public CollectiveGroup, public std::enable_shared_from
 
   Work send_final(Tensor x, int to, int tag) override {
     check_message("send", x, to, tag, *this);
+    const ProfileScope event([&] { return message_event("send", *this, x, to, tag); });
     const watch::Recording record(message_record(watch::Record::What::send, *this, x, to, tag));
     state_->mailboxes[static_cast<std::size_t>(to)]->put_final(rank(), tag, x.detach());
     return {};
