@@ -15,6 +15,7 @@ import argparse
 import difflib
 import os
 import re
+import signal
 import sys
 from dataclasses import dataclass
 
@@ -133,4 +134,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as when the list goes to `head`
     main()
