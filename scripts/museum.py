@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The museum of silent bugs: its pages, and the copy of the sources in which all exhibits are planted. `./trireme museum`
-is the program to visit it; examples/museum/README.md says how.
+"""The museum of silent bugs: its pages, and the copy of the sources in which all exhibits are planted.
+`./trireme museum` is the program to visit it; examples/museum/README.md says how.
 
   scripts/museum.py                 lists the exhibits
   scripts/museum.py NAME            prints the page of one, without its answer
@@ -84,8 +84,10 @@ def plant(files, all_exhibits):
             content, executable = files.get(replacement.file, (b"", False))
             source = content.decode()
             why = planted.why_not_planted(replacement, source)
-            if why or f'museum::shows("{exhibit.name}")' not in replacement.new:
-                wrong.append(f"{exhibit.name}: {why or replacement.file + ': the new text does not ask for the exhibit'}")
+            if f'museum::shows("{exhibit.name}")' not in replacement.new:
+                why = why or f"the new text for {replacement.file} does not ask for the exhibit"
+            if why:
+                wrong.append(f"{exhibit.name}: {why}")
                 continue
             files[replacement.file] = (source.replace(replacement.old, replacement.new).encode(), executable)
             touched.add(replacement.file)

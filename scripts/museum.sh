@@ -10,8 +10,8 @@ usage: ./trireme museum                                      list the exhibits
        ./trireme museum --prove [--record] [NAME...]         check that each exhibit is as its page says (minutes);
                                                              --record: write the figures into the pages
 
-An exhibit is a bug that was in a published framework. Its page is examples/museum/NAME.md. The programs with the bugs
-are built from the last commit, in build-museum, where each bug is shown only when asked for.
+An exhibit is a bug that was reported in another framework. Its page is examples/museum/NAME.md. The programs with the
+bugs are built from the last commit, in build-museum, where each bug is shown only when asked for.
 TXT
 }
 

@@ -5,10 +5,10 @@
 
 For each exhibit:
   1. Without it, the museum's build trains as the normal build does: equal losses and norms, equal bits of the weights.
-  2. With it, the validation loss looks fine: at steps 50, 100, 150 and 200 it differs from that of the right run by less
-     than the right runs with two other seeds do (the largest of all these differences counts).
-  3. The commands of its answer print what the page shows, where ... stands for any text, and end with the exit code that
-     it shows. Without the exhibit they do not.
+  2. With it, the validation loss looks fine: at steps 50, 100, 150 and 200 it differs from that of the right run by
+     less than the right runs with two other seeds do (the largest of all these differences counts).
+  3. The commands of its answer print what the page shows, where ... stands for any text, and end with the exit code
+     that it shows. Without the exhibit they do not.
 The commands run in a folder of their own below build-museum.
 """
 import argparse
@@ -53,7 +53,8 @@ def commands_of(block):
 
 
 def training_of(exhibit):
-    return [Command(line.strip(), []) for line in exhibit.blocks("What one sees", "text")[0].replace("\\\n", " ").splitlines()]
+    block = exhibit.blocks("What one sees", "text")[0].replace("\\\n", " ")
+    return [Command(line.strip(), []) for line in block.splitlines()]
 
 
 def evidence_of(exhibit):
@@ -151,7 +152,8 @@ def replace_between(path, text):
 
 
 def record(exhibit, right, wrong, seeds):
-    rows = [("right", right), ("with the bug", wrong), *((f"right, seed {seed}", run) for seed, run in zip(SEEDS, seeds))]
+    rows = [("right", right), ("with the bug", wrong)]
+    rows += [(f"right, seed {seed}", run) for seed, run in zip(SEEDS, seeds)]
     table = [f"| validation loss at step | {' | '.join(map(str, STEPS))} |", "|---|---|---|---|---|",
              *(f"| {name} | {' | '.join(f'{run[step]:.4f}' for step in STEPS)} |" for name, run in rows)]
     replace_between(os.path.join(museum.PAGES, exhibit.name + ".md"), "\n".join(table) + "\n")
@@ -165,10 +167,10 @@ def record(exhibit, right, wrong, seeds):
 
 def record_where():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown processor")
+        models = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=planted.ROOT, capture_output=True, text=True,
                             check=True).stdout.strip()
-    text = f"Measured {datetime.date.today()}, commit {commit}, {model}.\n"
+    text = f"Measured {datetime.date.today()}, commit {commit}, {models[0] if models else 'unknown processor'}.\n"
     replace_between(os.path.join(museum.PAGES, "README.md"), text)
 
 

@@ -1,5 +1,5 @@
-"""A copy of the committed sources in which some texts are replaced, with a build folder of its own: for the mutations of
-scripts/mutation_check.py and the exhibits of scripts/museum.py.
+"""A copy of the committed sources in which some texts are replaced, with a build folder of its own: for the mutations
+of scripts/mutation_check.py and the exhibits of scripts/museum.py.
 """
 
 import io
@@ -33,8 +33,8 @@ def why_not_planted(replacement, source):
 
 
 def write_changed(folder, files):
-    """Makes the folder hold these files, besides its build folder. Files that are equal stay as they are, so that little
-    is compiled again. Returns whether anything was written."""
+    """Makes the folder hold these files, besides its build folder. Files that are equal stay as they are, so that
+    little is compiled again. Returns whether anything was written."""
     changed = False
     for path, (content, executable) in files.items():
         target = os.path.join(folder, path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The museum of silent bugs: its pages are complete, and each planted text occurs in the sources once. Whether a bug hides
-and is found takes programs and minutes: `./trireme museum --prove`, a part of ./trireme soak.
+"""The museum of silent bugs: its pages are complete, and each planted text occurs in the sources once. Whether a bug
+hides and is found takes programs and minutes: `./trireme museum --prove`, a part of ./trireme soak.
 
     tests/museum/museum_test.py
 """
@@ -37,7 +37,8 @@ class Pages(unittest.TestCase):
             with self.subTest(exhibit.name):
                 self.assertEqual(list(exhibit.sections), museum.SECTIONS)
                 self.assertLessEqual(page.count("\n"), 60)
-                self.assertRegex(" ".join(exhibit.sections["The story"].split()), r"\w+/[\w-]+ (issue|pull request)s? \d+")
+                story = " ".join(exhibit.sections["The story"].split())
+                self.assertRegex(story, r"\w+/[\w-]+ (issue|pull request)s? \d+")
                 self.assertRegex(exhibit.sections["What one sees"], r"\| with the bug \|( \d\.\d{4} \|){4}")
                 self.assertNotIn("museum::shows", page[:page.index("## Answer")])
 
