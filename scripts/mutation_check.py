@@ -22,7 +22,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import planted
+from planted import ROOT
+
 COPY = os.path.join(ROOT, "build-mutation")
 PATIENCE = 150  # seconds for a test, which takes one to forty
 EXPLORING = 600  # seconds for the explorer to find one bug
@@ -163,9 +165,7 @@ def run(command, **more):
 def prepare(targets):
     """Makes a copy of the committed sources with its own build folder; the compiler cache makes it fast."""
     shutil.rmtree(COPY, ignore_errors=True)
-    os.makedirs(COPY)
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
-    subprocess.run(["tar", "x", "-C", COPY], input=archive, check=True)
+    planted.write_changed(COPY, planted.committed())
     # Without nvcc, which takes minutes: no mutation is in what it compiles.
     for command in (["cmake", "--preset", "release", "-DTRIREME_CUDA=OFF"], build_command(targets)):
         result = run(command)
@@ -223,9 +223,8 @@ def why_not_planted(mutation):
     """Why the mutation can't be planted in the sources of this checkout, or which test is missing; empty when all is
     there."""
     with open(os.path.join(ROOT, mutation.file), encoding="utf-8") as file:
-        found = file.read().count(mutation.old)
-    if found != 1:
-        return f"the line is in {mutation.file} {found} times"
+        if why := planted.why_not_planted(mutation, file.read()):
+            return why
     if "," in mutation.cases:  # doctest takes what follows for another filter
         return f"'{mutation.cases}' has a comma"
     if mutation.cases and not fnmatch.filter(test_cases(), mutation.cases):
@@ -237,8 +236,8 @@ def check(mutation, look):
     path = os.path.join(COPY, mutation.file)
     with open(path, encoding="utf-8") as file:
         source = file.read()
-    if source.count(mutation.old) != 1:
-        return False, f"NOT PLANTED: the line is in {mutation.file} {source.count(mutation.old)} times"
+    if why := planted.why_not_planted(mutation, source):
+        return False, f"NOT PLANTED: {why}"
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(source.replace(mutation.old, mutation.new))

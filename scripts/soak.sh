@@ -2,7 +2,7 @@
 # `./trireme soak`: searches for unknown defects, and runs what needs real time. Sourced by ./trireme. A part is a
 # function soak_NAME; each ends with status 0 if it found nothing.
 
-soak_parts=(clocks hosts faults explorer fuzz asan tsan kernels portable cuda mutations)
+soak_parts=(clocks hosts faults explorer fuzz asan tsan kernels portable cuda mutations museum)
 
 # sanitized_tests PRESET [CTEST ARGUMENTS...]: the unit tests in a build with a sanitizer.
 sanitized_tests() {
@@ -21,6 +21,7 @@ soak_asan() { sanitized_tests asan; }
 soak_tsan() { sanitized_tests tsan; }
 soak_portable() { scripts/portable_check build; }
 soak_mutations() { python3 scripts/mutation_check.py; }
+soak_museum() { ./trireme museum --prove; }
 
 # A find is kept as a case for tests/explore/finds.txt.
 soak_explorer() {

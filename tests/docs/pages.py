@@ -25,10 +25,10 @@ class Block:
 
 
 def pages():
-    """README and every page of docs, bench and the labs, relative to the root."""
+    """README and every page of docs, bench, the labs and the museum, relative to the root."""
     found = ["README.md", "bench/README.md"]
     labs = sorted(f"examples/labs/{name}" for name in os.listdir(os.path.join(ROOT, "examples/labs")))
-    for folder in ("docs", "bench/results", "examples/labs", *labs):
+    for folder in ("docs", "bench/results", "examples/museum", "examples/labs", *labs):
         if not os.path.isdir(os.path.join(ROOT, folder)):
             continue
         inside = os.listdir(os.path.join(ROOT, folder))
