@@ -113,8 +113,7 @@ void make_temporary_folder(const std::filesystem::path& root, const std::filesys
 struct OutputKind {
   std::string_view name, beginning;
 };
-inline constexpr OutputKind drawing_file{"a drawing", "<svg"}, page_file{"a page", "<!doctype html>"},
-    array_file{"an array", "\x93NUMPY"};
+inline constexpr OutputKind drawing_file{"a drawing", "<svg"}, array_file{"an array", "\x93NUMPY"};
 /// A flag that names an output replaces files of its own kind only, never a user's text or a run's own files. Throws
 /// ExitCode::usage if `path` has a file that begins otherwise. Call it before the work. `flag`: "--svg".
 void require_own_kind(std::string_view flag, const std::filesystem::path& path, const OutputKind& kind);

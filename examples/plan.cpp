@@ -234,7 +234,7 @@ std::optional<TrainOptions> what_would_fit(Task& task, const PlanOptions& asked,
 }
 
 int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {
-  if (!asked.page.empty()) require_own_kind("--page", asked.page, page_file);
+  if (!asked.page.empty()) require_own_kind("--page", asked.page, run_view::page_kind);
   const TrainOptions given = task.options();
   const std::vector<int> counts = asked.devices.empty() ? std::vector<int>{0} : device_counts(asked.devices);
   if (counts[0] > 0 && !flags.given("global-batch"))

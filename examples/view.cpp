@@ -7,7 +7,6 @@
 // Read next: ops/view/page.h; docs/view.md.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string_view>
 
@@ -64,19 +63,6 @@ Request read(const std::vector<std::string>& words) {
   if (request.run.empty())
     fail(ExitCode::usage, "view", "no run is named; expected RUN, the --out folder of a run; see --help");
   return request;
-}
-
-/// --out replaces only an older page, never a run's own files.
-void require_page(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored) || fs::file_size(path, ignored) == 0) return;
-  std::string found(run_view::page_beginning.size(), '\0');
-  std::ifstream(path).read(found.data(), static_cast<std::streamsize>(found.size()));
-  if (found != run_view::page_beginning)
-    fail(ExitCode::usage, "view",
-         "--out {} exists and is not a page of view, and would be overwritten; expected a new name, or a page to "
-         "replace; change --out",
-         path.string());
 }
 
 /// Refuses a trace of another mesh. One of other options is shown, with a warning.
@@ -149,7 +135,7 @@ int run(const std::vector<std::string>& words) {
   if (request.out.empty())
     request.out = fs::is_directory(request.run, unknown) ? request.run / "view.html"
                                                          : fs::path(request.run).replace_extension(".html");
-  require_page(request.out);
+  require_own_kind("--out", request.out, run_view::page_kind);
   const run_view::Page page = make_page(request);
   write_file(request.out, run_view::to_html(page));
   for (const run_view::Finding& finding : page.findings)

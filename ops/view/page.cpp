@@ -241,7 +241,7 @@ std::string to_html(const Page& page) {
   put(html, "/* style */", page_css());
   put(html, "/* script */", page_js());
   put(html, "/* data */", in_script(page_json(page)));
-  return std::string(page_beginning) + html;
+  return std::string(page_kind.beginning) + html;
 }
 
 }  // namespace trireme::run_view

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io.h"
 #include "ops/view/findings.h"
 #include "ops/view/profile.h"
 #include "ops/view/run_files.h"
@@ -37,7 +38,7 @@ struct Page {
 };
 
 /// How every page begins; used to recognise one.
-inline constexpr std::string_view page_beginning = "<!doctype html>\n<!-- drawn by trireme view -->\n";
+inline constexpr OutputKind page_kind{"a page of view", "<!doctype html>\n<!-- drawn by trireme view -->\n"};
 
 std::string to_html(const Page& page);
 

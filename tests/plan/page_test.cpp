@@ -107,7 +107,7 @@ TEST_CASE("a page has the answer, the step and all settings, and needs no other 
   CHECK(page.settings.size() == 2);
   CHECK(page.texts.at(1).text.find("a step takes") != std::string::npos);
   const std::string html = run_view::to_html(page);
-  CHECK(html.starts_with(run_view::page_beginning));
+  CHECK(html.starts_with(run_view::page_kind.beginning));
   CHECK(count(html, "</script>") == 2);  // of the data, and of the scripts
   CHECK(html.find("src=") == std::string::npos);
   CHECK(html.find("http:") == html.find("http://www.w3.org/2000/svg"));  // a name, which nothing loads

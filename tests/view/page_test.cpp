@@ -35,7 +35,7 @@ Page small_page() {
 
 TEST_CASE("view: a page is one file, and its data can be read back") {
   const std::string html = to_html(small_page());
-  CHECK(html.starts_with(page_beginning));
+  CHECK(html.starts_with(page_kind.beginning));
   CHECK(occurrences(html, "</script>") == 2);  // of the data, and of the scripts
   CHECK(!contains(html, "src="));
   CHECK(!contains(html, "<link"));
