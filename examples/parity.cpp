@@ -68,7 +68,13 @@ Outcome explained(const TrainOptions& options, const ParityReport& report,
                                report.largest(), one_rank.largest(), result.distance, result.accepted)
                          : within(parity_tolerance, report).text;
   if (result.explained) text += "; explained by rounding, which reaches as far on one rank";
-  if (!result.equal()) text += "; more than rounding explains";
+  if (!result.one_rank_is_right())
+    text += fmt::format(
+        "; one rank's losses or norms differ from f32 by {:.2e}, and rounding explains {} at most: one rank in {} is "
+        "wrong, too",
+        result.one_rank, most_rounding_of_sums, name(options.precision.dtype));
+  else if (!result.equal())
+    text += "; more than rounding explains";
   return {result.equal(), text};
 }
 

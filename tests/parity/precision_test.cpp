@@ -227,4 +227,16 @@ TEST_CASE(
   CHECK_FALSE(result.explained);  // nor does rounding on one rank reach as far
 }
 
+TEST_CASE("in bf16 a mesh is not equal to one rank if one rank, too, is far from f32") {
+  GptOptions o = parity_options("dp=2", 2);
+  o.precision.dtype = DType::bf16;
+  ParityReport wrong;
+  wrong.gradient_norm = 1;  // of twice the size
+  const ParityResult result = parity_result(o, wrong, &wrong, nullptr);
+  CHECK(result.distance == 1);
+  CHECK_FALSE(result.equal());
+  wrong.gradient_norm = 0.1;
+  CHECK(parity_result(o, wrong, &wrong, nullptr).equal());
+}
+
 }  // namespace precision_test
