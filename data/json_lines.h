@@ -23,11 +23,16 @@ struct NumberedLine {
 /// The lines of a text that are not blank.
 std::vector<NumberedLine> numbered_lines(std::string_view text);
 
+/// "FILE line 3", for messages.
+inline std::string line_of(const std::filesystem::path& path, std::int64_t line) {
+  return fmt::format("{} line {}", path.string(), line);
+}
+
 /// Throws ExitCode::data, naming the file and the line.
 template <class... Args>
 [[noreturn]] void fail_line(std::string_view where, const std::filesystem::path& path, std::int64_t line,
                             fmt::format_string<Args...> what, Args&&... args) {
-  fail(ExitCode::data, where, "{} line {}: {}", path.string(), line, fmt::format(what, std::forward<Args>(args)...));
+  fail(ExitCode::data, where, "{}: {}", line_of(path, line), fmt::format(what, std::forward<Args>(args)...));
 }
 
 /// Calls `each` with the value of every line that is not blank. An Error of the parser or of `each` with

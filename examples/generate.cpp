@@ -183,14 +183,13 @@ std::string text_of(ProcessGroup& world, const std::string& path) {
   return std::string(without_mark(broadcast_text(world, text)));
 }
 
-/// The prompts, and what messages call them.
-std::pair<std::vector<Prompt>, std::string> read_prompts(ProcessGroup& world, const Options& o) {
-  if (!o.prompt_list.empty()) return {parse_prompts(text_of(world, o.prompt_list), o.prompt_list), "--prompts"};
-  if (!o.ids.empty()) return {{{.text = {}, .ids = parse_ids(o.ids, "--prompt-ids")}}, "--prompt-ids"};
+std::vector<Prompt> read_prompts(ProcessGroup& world, const Options& o) {
+  if (!o.prompt_list.empty()) return parse_prompts(text_of(world, o.prompt_list), o.prompt_list);
+  if (!o.ids.empty()) return {{.text = {}, .ids = parse_ids(o.ids, "--prompt-ids"), .where = "--prompt-ids"}};
   const std::string text = o.prompt_file.empty() ? o.prompt : text_of(world, o.prompt_file);
   if (text.empty())
     fail(ExitCode::usage, "prompt", "--prompt-file {} is empty; expected at least one character", o.prompt_file);
-  return {{{text}}, "--prompt or --prompt-file"};
+  return {{.text = text, .where = o.prompt_file.empty() ? "--prompt" : "--prompt-file"}};
 }
 
 /// A text to continue: what is shown of it, and its tokens.
@@ -200,12 +199,9 @@ struct Beginning {
 };
 
 std::vector<Beginning> prompts(ProcessGroup& world, const Options& o, const Tokenizer& tokenizer) {
-  const auto [prompts, place] = read_prompts(world, o);
   std::vector<Beginning> result;
-  for (const Prompt& prompt : prompts) {
-    const std::string where =
-        prompts.size() > 1 ? fmt::format("{}, number {}", place, result.size() + 1) : std::string(place);
-    const std::vector<std::int32_t> ids = prompt_ids(tokenizer, prompt, where);
+  for (const Prompt& prompt : read_prompts(world, o)) {
+    const std::vector<std::int32_t> ids = prompt_ids(tokenizer, prompt);
     result.push_back({prompt.ids.empty() ? prompt.text : tokenizer.decode(ids), ids});
   }
   return result;
@@ -214,13 +210,11 @@ std::vector<Beginning> prompts(ProcessGroup& world, const Options& o, const Toke
 std::vector<Beginning> questions(ProcessGroup& world, const Options& o, const Tokenizer& tokenizer,
                                  const ChatTemplate& chat) {
   std::vector<Beginning> result;
-  for (std::vector<ChatMessage>& messages : parse_chat_questions(text_of(world, o.questions), o.questions)) {
+  for (auto& [messages, where] : parse_chat_questions(text_of(world, o.questions), o.questions)) {
     if (!o.system.empty() && messages.front().role != "system") messages.insert(messages.begin(), {"system", o.system});
     try {
       result.push_back({messages.back().content + "\n", reply_prompt(chat, tokenizer, messages)});
-    } catch (const Error& error) {
-      fail(error.code(), error.where(), "--questions, number {}: {}", result.size() + 1, error.reason());
-    }
+    } catch (const Error& error) { fail(error.code(), error.where(), "{}: {}", where, error.reason()); }
   }
   return result;
 }

@@ -48,8 +48,8 @@ void json_lines(std::string_view input) {
     });
   if (form == "chat")
     accepted([&] {
-      for (const std::vector<ChatMessage>& q : parse_chat_questions(lines, "input.jsonl"))
-        expect(!q.empty() && q.back().role != "assistant", "a question ends with its answer");
+      for (const ChatQuestion& q : parse_chat_questions(lines, "input.jsonl"))
+        expect(!q.messages.empty() && q.messages.back().role != "assistant", "a question ends with its answer");
     });
   if (form == "prompts" || form == "text")
     accepted([&] {

@@ -126,7 +126,7 @@ TEST_CASE("continuations have the log-probabilities of the whole sequence's logi
       }
       CHECK(score_continuations(model, {{greedy, 2}}, test_vocab, 1)[0].greedy);
       CHECK_THROWS_WITH_AS(score_continuations(model, {{text_of(30), 5}}, test_vocab, 1),
-                           doctest::Contains("continuation 0 has 25 tokens, more than the model's context of 16"),
+                           doctest::Contains("an answer has 25 tokens, more than the model's context of 16"),
                            Error);
     });
   }
@@ -189,6 +189,9 @@ TEST_CASE("questions of every form are read, and answered by probability, per to
     const ScoredQuestions cut = score_questions(model, tokenizer, longer, 2);
     CHECK(cut.score.cut == 1);
     CHECK(cut.options[1][0].cut == 0);
+    longer[1].options[1].continuation = std::string(70, 'x');
+    CHECK_THROWS_WITH_AS(score_questions(model, tokenizer, longer, 2),
+                         doctest::Contains("q.jsonl line 2: an answer has 70 tokens"), Error);
     CHECK(cut.options[1][1].cut == 64 + 23 + 5 - 65);  // "Question: What?\nAnswer:" and " that"
     double right = 0, by_token = 0, by_byte = 0;
     for (std::size_t q = 0; q < 5; ++q) {
@@ -265,6 +268,7 @@ TEST_CASE("prompts from lines and from JSON") {
        std::vector<std::pair<std::string, std::string>>{{"{\"ids\": []}", "p.jsonl line 1: 'ids' is []"},
                                                         {"{\"ids\": [-1]}", "expected a list of token ids"},
                                                         {"{}", "'prompt' is missing"},
+                                                        {"{\"prompt\": \"a\", \"ids\": [1]}", "expected one of them"},
                                                         {"\"\"", "the prompt is empty"},
                                                         {"3", "expected a text, or an object"},
                                                         {"{\"prompt\"", "p.jsonl line 1"},
@@ -274,9 +278,9 @@ TEST_CASE("prompts from lines and from JSON") {
   for (const char* list : {"5,", ",5", "a", "5;6", "-1", "99999999999"})
     CHECK_THROWS_WITH_AS(parse_ids(list, "--prompt-ids"), doctest::Contains("expected token ids such as"), Error);
   const CharTokenizer tokenizer = test_tokenizer();
-  CHECK(prompt_ids(tokenizer, {.text = "!\""}, "--prompt") == Text{1, 2});
-  CHECK_THROWS_WITH_AS(prompt_ids(tokenizer, {.text = {}, .ids = {65}}, "--prompt-ids"),
-                       doctest::Contains("token 65 is outside the vocabulary"), Error);
+  CHECK(prompt_ids(tokenizer, {.text = "!\""}) == Text{1, 2});
+  CHECK_THROWS_WITH_AS(prompt_ids(tokenizer, {.text = {}, .ids = {65}, .where = "p.jsonl line 7"}),
+                       doctest::Contains("p.jsonl line 7: token 65 is outside the vocabulary"), Error);
 }
 
 TEST_CASE("texts are written in order, as text and as JSON") {

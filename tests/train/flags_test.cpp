@@ -116,11 +116,15 @@ TEST_CASE("a value that does not fit is refused with flag, value and what is exp
         "64 trireme: [flags] --count: expected an integer of at least 1; got \"abc\"; change --count");
   CHECK(contains(refusal({"--count", "0"}), "expected an integer of at least 1; got \"0\""));
   CHECK(contains(refusal({"--count", "1.5"}), "expected an integer"));
-  CHECK(contains(refusal({"--count", "99999999999999999999"}), "expected an integer"));
+  CHECK(contains(refusal({"--count", "99999999999999999999"}), "an integer of at least 1 that 64 bits hold; got"));
   CHECK(contains(refusal({"--count", ""}), "got \"\""));
   CHECK(contains(refusal({"--rate", "1"}), "--rate: expected a number in [0, 1); got \"1\""));
   CHECK(contains(refusal({"--rate", "nan"}), "expected a number in [0, 1)"));
   CHECK(contains(refusal({"--rate", "inf"}), "expected a number in [0, 1)"));
+  for (const char* beyond : {"1e-40", "1e39", "1e400", "1e-400"})
+    CHECK(contains(refusal({"--least", beyond}), "that f32 holds, of 1.2e-38 to 3.4e38 or 0"));
+  CHECK(contains(config_refusal("{\"least\": 1e-300}"), "that f32 holds, of 1.2e-38 to 3.4e38 or 0; got 1e-300"));
+  CHECK(refusal({"--least", "-3e38"}).empty());
   CHECK(contains(refusal({"--rate", "0.1x"}), "expected a number in [0, 1)"));
   CHECK(contains(refusal({"--parts", "some"}), "expected an integer, or auto; got \"some\""));
   CHECK(contains(refusal({"--fast", "maybe"}), "expected on or off; got \"maybe\""));
@@ -327,14 +331,14 @@ TEST_CASE("notes stand beside the values of a configuration, and are passed over
 
 TEST_CASE("what is printed as configuration is accepted as configuration") {
   Sample s;
-  s.flags.parse({"--count", "7", "--rate", "0.1", "--least", "1e-300", "--quiet", "--colour", "green", "--name",
+  s.flags.parse({"--count", "7", "--rate", "0.1", "--least", "1e-30", "--quiet", "--colour", "green", "--name",
                  "quote \" and é"});
   const std::string text = s.flags.config_text();
   Sample again;
   again.flags.read_config(text, "printed");
   CHECK(again.flags.config_text() == text);
   CHECK(again.rate == 0.1);
-  CHECK(again.least == 1e-300);
+  CHECK(again.least == 1e-30);
   CHECK(again.name == s.name);
   CHECK_FALSE(again.parts.has_value());
   Sample initial;

@@ -77,11 +77,12 @@ Continuation encode_option(const Tokenizer& tokenizer, const Question::Option& o
 ScoredQuestions score_questions(Gpt& model, const Tokenizer& tokenizer, const std::vector<Question>& questions,
                                 std::int64_t batch) {
   std::vector<Continuation> continuations;
-  for (std::size_t q = 0; q < questions.size(); ++q) {
-    for (const Question::Option& option : questions[q].options) {
+  for (const Question& question : questions) {
+    for (const Question::Option& option : question.options) {
       try {
         continuations.push_back(encode_option(tokenizer, option));
-      } catch (const Error& error) { fail(error.code(), here, "question {}: {}", q + 1, error.reason()); }
+        continuations.back().where = question.where;
+      } catch (const Error& error) { fail(error.code(), here, "{}: {}", question.where, error.reason()); }
     }
   }
   const std::vector<ContinuationScore> scores =

@@ -14,6 +14,8 @@ namespace {
 Prompt prompt_of(const nlohmann::json& value) {
   if (value.is_string()) return {value.get<std::string>()};
   if (value.is_object() && value.contains("ids")) {
+    if (value.contains("prompt"))
+      fail(ExitCode::data, "prompts", "there are 'prompt' and 'ids'; expected one of them");
     Prompt prompt;
     if (value["ids"].is_array())
       for (const auto& id : value["ids"])
@@ -43,25 +45,27 @@ std::vector<ChatMessage> unanswered(const nlohmann::json& value) {
 std::vector<Prompt> parse_prompts(std::string_view text, const std::filesystem::path& path) {
   std::vector<Prompt> prompts;
   if (path.extension() == ".jsonl") {
-    for_each_json_line(text, path, "prompts", [&](const nlohmann::json& value, std::int64_t) {
+    for_each_json_line(text, path, "prompts", [&](const nlohmann::json& value, std::int64_t line) {
       prompts.push_back(prompt_of(value));
+      prompts.back().where = line_of(path, line);
       if (prompts.back().text.empty() && prompts.back().ids.empty())
         fail(ExitCode::data, "prompts", "the prompt is empty; expected at least one character");
     });
   } else {
-    for (const NumberedLine& line : numbered_lines(text)) prompts.push_back({std::string(line.text)});
+    for (const NumberedLine& line : numbered_lines(text)) prompts.push_back({std::string(line.text), {}, line_of(path, line.number)});
   }
   if (prompts.empty()) fail(ExitCode::data, "prompts", "{} has no prompt; expected one on each line", path.string());
   return prompts;
 }
 
-std::vector<std::vector<ChatMessage>> parse_chat_questions(std::string_view text, const std::filesystem::path& path) {
-  std::vector<std::vector<ChatMessage>> questions;
+std::vector<ChatQuestion> parse_chat_questions(std::string_view text, const std::filesystem::path& path) {
+  std::vector<ChatQuestion> questions;
   if (path.extension() == ".jsonl") {
-    for_each_json_line(text, path, "questions",
-                       [&](const nlohmann::json& value, std::int64_t) { questions.push_back(unanswered(value)); });
+    for_each_json_line(text, path, "questions", [&](const nlohmann::json& value, std::int64_t line) {
+      questions.push_back({unanswered(value), line_of(path, line)});
+    });
   } else {
-    for (const NumberedLine& line : numbered_lines(text)) questions.push_back({{"user", std::string(line.text)}});
+    for (const NumberedLine& line : numbered_lines(text)) questions.push_back({{{"user", std::string(line.text)}}, line_of(path, line.number)});
   }
   if (questions.empty())
     fail(ExitCode::data, "questions", "{} has no question; expected one on each line", path.string());
@@ -83,19 +87,19 @@ std::vector<std::int32_t> parse_ids(std::string_view list, const std::string& fl
   return ids;
 }
 
-std::vector<std::int32_t> prompt_ids(const Tokenizer& tokenizer, const Prompt& prompt, const std::string& place) {
+std::vector<std::int32_t> prompt_ids(const Tokenizer& tokenizer, const Prompt& prompt) {
   for (const std::int32_t id : prompt.ids)
     if (id >= tokenizer.vocab_size())
-      fail(ExitCode::usage, "prompt", "{}: token {} is outside the vocabulary; expected 0 to {}", place, id,
+      fail(ExitCode::usage, "prompt", "{}: token {} is outside the vocabulary; expected 0 to {}", prompt.where, id,
            tokenizer.vocab_size() - 1);
   if (!prompt.ids.empty()) return prompt.ids;
   std::vector<std::int32_t> ids;
   try {
     ids = tokenizer.encode_with_special(prompt.text);
   } catch (const Error& error) {  // invalid text is reported as an invalid flag here
-    throw Error(ExitCode::usage, "prompt", error.reason() + "; change " + place);
+    throw Error(ExitCode::usage, "prompt", error.reason() + "; change " + prompt.where);
   }
-  if (ids.empty()) fail(ExitCode::usage, "prompt", "{}: the prompt has no token; expected at least one", place);
+  if (ids.empty()) fail(ExitCode::usage, "prompt", "{}: the prompt has no token; expected at least one", prompt.where);
   return ids;
 }
 

@@ -98,8 +98,10 @@ Question question_of(const nlohmann::json& line) {
 
 std::vector<Question> parse_questions(std::string_view text, const std::filesystem::path& path) {
   std::vector<Question> questions;
-  for_each_json_line(text, path, place,
-                     [&](const nlohmann::json& line, std::int64_t) { questions.push_back(question_of(line)); });
+  for_each_json_line(text, path, place, [&](const nlohmann::json& value, std::int64_t line) {
+    questions.push_back(question_of(value));
+    questions.back().where = line_of(path, line);
+  });
   if (questions.empty())
     fail(ExitCode::data, place, "{} has no question; expected a JSON object on each line", path.string());
   return questions;

@@ -37,6 +37,7 @@ TextScore score_text(LanguageModel& model, std::int64_t context, const TokenRang
 struct Continuation {
   std::vector<std::int32_t> ids;  ///< of both
   std::int64_t first = 1;         ///< the place in ids at which the continuation begins; at least 1
+  std::string where = "continuation";  ///< for messages: a file and a line
 };
 /// How likely a continuation is.
 struct ContinuationScore {
@@ -47,7 +48,7 @@ struct ContinuationScore {
 };
 
 /// The scores of all continuations. Of those that are longer than the model's context and one token, the beginning is
-/// cut off. Throws ExitCode::data, with its number, for one whose continuation alone is longer. Only ids below `vocab`
+/// cut off. Throws ExitCode::data, with its place, for one whose continuation alone is longer. Only ids below `vocab`
 /// count as tokens. Collective over the mesh, with the same continuations on all ranks.
 std::vector<ContinuationScore> score_continuations(Gpt& model, std::vector<Continuation> continuations,
                                                    std::int64_t vocab, std::int64_t batch);

@@ -79,6 +79,24 @@ std::optional<T> parse_number(std::string_view text) {
   return number;
 }
 
+/// Learning rates and the like are f32 in kernels: what is too large or too small there would be infinite or 0.
+bool f32_holds(double x) {
+  const double size = std::abs(x);
+  return x == 0 || (size >= std::numeric_limits<float>::min() && size <= std::numeric_limits<float>::max());
+}
+
+/// What a message adds if `got`, which may be in quotes, is a number beyond the limits of its type.
+std::string limits_of(Flags::Kind kind, const std::string& got) {
+  const std::string_view text = got.starts_with('"') ? std::string_view(got).substr(1, got.size() - 2) : got;
+  const auto out_of_range = [text]<class T>(T number) {
+    return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc::result_out_of_range;
+  };
+  if (kind == Flags::Kind::integer && out_of_range(std::int64_t{})) return " that 64 bits hold";
+  if (kind == Flags::Kind::number && (out_of_range(double{}) || !f32_holds(parse_number<double>(text).value_or(0))))
+    return " that f32 holds, of 1.2e-38 to 3.4e38 or 0";
+  return "";
+}
+
 /// Configurations are JSON, which can only hold UTF-8; text that is not UTF-8 could not be saved and read again.
 bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size() && text.find('\0') == text.npos; }
 
@@ -282,7 +300,7 @@ void Flags::assign(const Flag& flag, const json& value, const std::string& sourc
                flag.range.holds(value.get<double>());
         break;
       case Kind::number:
-        fits = value.is_number() && flag.range.holds(value.get<double>());
+        fits = value.is_number() && flag.range.holds(value.get<double>()) && f32_holds(value.get<double>());
         break;
       case Kind::text: {
         const auto& choices = flag.choices;
@@ -298,7 +316,8 @@ void Flags::assign(const Flag& flag, const json& value, const std::string& sourc
   for (const auto& [choice, why] : flag.of_other_builds)
     if (!fits && value == json(choice)) fail(ExitCode::usage, "flags", "{} {}: {}", source, choice, why);
   if (!fits)
-    fail(ExitCode::usage, "flags", "{}: expected {}; got {}; change {}", source, expectation(flag), got, source);
+    fail(ExitCode::usage, "flags", "{}: expected {}{}; got {}; change {}", source, expectation(flag),
+         limits_of(flag.kind, got), got, source);
   flag.set(word ? json() : value);
   if (flag.action) flag.action();
 }
