@@ -33,7 +33,7 @@ struct Question {
   };
   std::vector<Option> options;
   std::size_t answer = 0;  ///< the right one
-  std::string where;       ///< for messages: the file and the line
+  std::string where = {};  ///< for messages: the file and the line
 };
 
 /// Throws ExitCode::data, with file and line, for a line of another form, and if there is none.
