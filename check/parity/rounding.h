@@ -46,7 +46,7 @@ struct ParityResult {
   double distance = 0;     ///< in f32 the largest relative difference, in 16 bits the rounding_ratio()
   double accepted = 0;     ///< the limit of the distance
   bool explained = false;  ///< the distance is above the limit, but rounding on one rank reaches as far
-  double one_rank = 0;     ///< in 16 bits the difference to f32 of one rank's losses and norms; see most_rounding_of_sums
+  double one_rank = 0;  ///< in 16 bits the difference to f32 of one rank's losses and norms; see most_rounding_of_sums
   bool one_rank_is_right() const { return !(one_rank > most_rounding_of_sums); }
   bool equal() const { return one_rank_is_right() && (distance <= accepted || explained); }
 };

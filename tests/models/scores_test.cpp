@@ -126,8 +126,7 @@ TEST_CASE("continuations have the log-probabilities of the whole sequence's logi
       }
       CHECK(score_continuations(model, {{greedy, 2}}, test_vocab, 1)[0].greedy);
       CHECK_THROWS_WITH_AS(score_continuations(model, {{text_of(30), 5}}, test_vocab, 1),
-                           doctest::Contains("an answer has 25 tokens, more than the model's context of 16"),
-                           Error);
+                           doctest::Contains("an answer has 25 tokens, more than the model's context of 16"), Error);
     });
   }
 }

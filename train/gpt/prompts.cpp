@@ -14,8 +14,7 @@ namespace {
 Prompt prompt_of(const nlohmann::json& value) {
   if (value.is_string()) return {value.get<std::string>()};
   if (value.is_object() && value.contains("ids")) {
-    if (value.contains("prompt"))
-      fail(ExitCode::data, "prompts", "there are 'prompt' and 'ids'; expected one of them");
+    if (value.contains("prompt")) fail(ExitCode::data, "prompts", "there are 'prompt' and 'ids'; expected one of them");
     Prompt prompt;
     if (value["ids"].is_array())
       for (const auto& id : value["ids"])
@@ -52,7 +51,8 @@ std::vector<Prompt> parse_prompts(std::string_view text, const std::filesystem::
         fail(ExitCode::data, "prompts", "the prompt is empty; expected at least one character");
     });
   } else {
-    for (const NumberedLine& line : numbered_lines(text)) prompts.push_back({std::string(line.text), {}, line_of(path, line.number)});
+    for (const NumberedLine& line : numbered_lines(text))
+      prompts.push_back({std::string(line.text), {}, line_of(path, line.number)});
   }
   if (prompts.empty()) fail(ExitCode::data, "prompts", "{} has no prompt; expected one on each line", path.string());
   return prompts;
@@ -65,7 +65,8 @@ std::vector<ChatQuestion> parse_chat_questions(std::string_view text, const std:
       questions.push_back({unanswered(value), line_of(path, line)});
     });
   } else {
-    for (const NumberedLine& line : numbered_lines(text)) questions.push_back({{{"user", std::string(line.text)}}, line_of(path, line.number)});
+    for (const NumberedLine& line : numbered_lines(text))
+      questions.push_back({{{"user", std::string(line.text)}}, line_of(path, line.number)});
   }
   if (questions.empty())
     fail(ExitCode::data, "questions", "{} has no question; expected one on each line", path.string());

@@ -124,8 +124,8 @@ std::vector<ContinuationScore> score_continuations(Gpt& model, std::vector<Conti
     const std::int64_t cut = std::max<std::int64_t>(0, length_of(c) - longest);
     if (cut >= c.first)
       fail(ExitCode::data, "evaluation",
-           "{}: an answer has {} tokens, more than the model's context of {}; expected at most that; shorten it", c.where,
-           length_of(c) - c.first, model.context());
+           "{}: an answer has {} tokens, more than the model's context of {}; expected at most that; shorten it",
+           c.where, length_of(c) - c.first, model.context());
     c.ids.erase(c.ids.begin(), c.ids.begin() + cut);
     c.first -= cut;
     cuts.push_back(cut);

@@ -35,8 +35,8 @@ TextScore score_text(LanguageModel& model, std::int64_t context, const TokenRang
 
 /// A context and its continuation.
 struct Continuation {
-  std::vector<std::int32_t> ids;  ///< of both
-  std::int64_t first = 1;         ///< the place in ids at which the continuation begins; at least 1
+  std::vector<std::int32_t> ids;       ///< of both
+  std::int64_t first = 1;              ///< the place in ids at which the continuation begins; at least 1
   std::string where = "continuation";  ///< for messages: a file and a line
 };
 /// How likely a continuation is.
