@@ -30,16 +30,17 @@ struct Sign {
 };
 
 constexpr std::array signs = {
-    Sign{"{\n  \"", "\n  \"micro-batch\": ", FileKind::own_folder},                          // config.json of a run
-    Sign{"{\"checksum\":\"", "\"format\":\"trireme checkpoint ", FileKind::own_folder},      // manifest.json
-    Sign{"{\n \"", "\n \"format\": \"trireme prepare_data ", FileKind::own_folder},          // progress.json
-    Sign{"{\n  \"", "\n  \"architectures\": [", FileKind::own_folder},                       // config.json of a model
-    Sign{"{\"step\":", ",\"loss\":"},                                                        // metrics.jsonl
-    Sign{"{\"step\":", ",\"val_loss\":"},                                                    // best.json
-    Sign{"# the files of --data: hash, bytes, name\n", ""},                                  // data.txt
-    Sign{"step_0000", " "},                                                                  // resuming
-    Sign{"{\"when\":\"", "\"restart\":"},                                                    // incidents.jsonl
-    Sign{"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", "\"args\":{\"name\":\"rank "},  // --profile
+    Sign{"{\n  \"", "\n  \"micro-batch\": ", FileKind::own_folder},                      // config.json of a run
+    Sign{"{\"checksum\":\"", "\"format\":\"trireme checkpoint ", FileKind::own_folder},  // manifest.json
+    Sign{"{\n \"", "\n \"format\": \"trireme prepare_data ", FileKind::own_folder},      // progress.json
+    Sign{"{\n  \"", "\n  \"architectures\": [", FileKind::own_folder},                   // config.json of a model
+    Sign{"{\"step\":", ",\"loss\":"},                                                    // metrics.jsonl
+    Sign{"{\"step\":", ",\"val_loss\":"},                                                // best.json
+    Sign{"# the files of --data: hash, bytes, name\n", ""},                              // data.txt
+    Sign{"step_0000", " "},                                                              // resuming
+    Sign{"{\"when\":\"", "\"restart\":"},                                                // incidents.jsonl
+    Sign{"{\"displayTimeUnit\": \"ms\", \"otherData\": {", "\"sequence-parallel\":"},    // --profile
+    Sign{"<!doctype html>\n<!-- drawn by trireme view -->\n", ""},                       // a page of view
     Sign{"<svg xmlns=", "aria-labelledby=\"title description\" font-family=\"Helvetica, Arial, sans-serif\""},  // --svg
     Sign{"trireme: FATAL[", ""},                       // flight_recorder.txt, a log
     Sign{"device           ", "\nprecision        "},  // a log of train_gpt

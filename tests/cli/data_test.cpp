@@ -86,7 +86,8 @@ TEST_CASE("a run whose data is the folder that it writes into goes on with the d
       "--checkpoint-every 3 --export-hf on --tensorboard on --profile profile.json ";
   const Result first = here(flags + "--steps 6 --out run 2>&1 | tee said.txt; " + flags +
                             "--steps 6 --resume run/checkpoints/step_00000003 --out other > log.txt 2>&1; plot run "
-                            "--svg curves.svg; schedule --svg schedule.svg; prepare_data --data a.txt --out shards");
+                            "--svg curves.svg; schedule --svg schedule.svg; view run --out page.html; prepare_data "
+                            "--data a.txt --out shards");
   INFO(first.output);
   REQUIRE(first.code == 0);
   const Result second = here(flags + "--steps 9 --out run --resume auto");

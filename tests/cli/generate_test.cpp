@@ -245,7 +245,7 @@ TEST_CASE("many prompts at once give the texts of each alone, with stop strings,
   std::ofstream(work.folder / "bad.jsonl") << "\"A\"\n{\"text\": 1}\n";
   refused("--prompts " + work.path("bad.jsonl"), 65, "bad.jsonl line 2: 'prompt' is missing");
   std::ofstream(work.folder / "outside.txt") << "A\nB!\n";
-  refused("--prompts " + work.path("outside.txt"), 64, "--prompts, number 2");
+  refused("--prompts " + work.path("outside.txt"), 64, "outside.txt line 2");
 }
 
 TEST_CASE("a conversation is read line by line, with a chat template") {
