@@ -70,8 +70,8 @@ Outcome explained(const TrainOptions& options, const ParityReport& report,
   if (result.explained) text += "; explained by rounding, which reaches as far on one rank";
   if (!result.one_rank_is_right())
     text += fmt::format(
-        "; one rank's losses or norms differ from f32 by {:.2e}, and rounding explains {} at most: one rank in {} is "
-        "wrong, too",
+        "; in the first step one rank's loss or norm differs from f32 by {:.2e}, and rounding explains {} at most: one "
+        "rank in {} is wrong, too",
         result.one_rank, most_rounding_of_sums, name(options.precision.dtype));
   else if (!result.equal())
     text += "; more than rounding explains";

@@ -264,6 +264,9 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
                                    largest_relative(with_second.losses, reference_->second.losses));
   values[(count + 1) * kinds] = std::max(largest_relative(with_sgd.norms, reference_->sgd.norms),
                                          largest_relative(with_second.norms, reference_->second.norms));
+  const auto first = [](const std::vector<double>& all) { return std::vector<double>{all.front()}; };
+  values[count * kinds + 1] = std::max(largest_relative(first(with_sgd.losses), first(reference_->sgd.losses)),
+                                       largest_relative(first(with_sgd.norms), first(reference_->sgd.norms)));
   mesh->world().all_reduce(results, ReduceOp::max).wait();
 
   ParityReport report;
@@ -275,6 +278,7 @@ ParityReport Parity::compare(std::shared_ptr<ProcessGroup> world) const {
   }
   report.loss = values[count * kinds];
   report.gradient_norm = values[(count + 1) * kinds];
+  report.first_step = values[count * kinds + 1];
   return report;
 }
 

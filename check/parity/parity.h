@@ -46,6 +46,7 @@ struct ParityReport {
   std::vector<Row> rows;         ///< every parameter of the model in order, then every buffer
   double loss = 0;               ///< largest relative difference of a step's loss
   double gradient_norm = 0;      ///< largest relative difference of a step's gradient norm
+  double first_step = 0;         ///< the larger of both in the first step, which both sides make with the same weights
   double largest() const;
 };
 

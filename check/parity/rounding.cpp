@@ -68,8 +68,7 @@ ParityResult parity_result(const TrainOptions& options, const ParityReport& mesh
   ParityResult result{.distance = rounds ? rounding_ratio(mesh, *one_rank, dtype) : mesh.largest(),
                       .accepted = rounds ? most_rounding_ratio : parity_tolerance};
   // Where one rank leaves the finite numbers of its dtype, its reach explains it.
-  if (rounds && std::isfinite(one_rank->loss) && std::isfinite(one_rank->gradient_norm))
-    result.one_rank = std::max(one_rank->loss, one_rank->gradient_norm);
+  if (rounds && std::isfinite(one_rank->first_step)) result.one_rank = one_rank->first_step;
   if (result.equal() || !result.one_rank_is_right()) return result;
   const double accepted = rounds ? most_rounding_ratio * roundoff(dtype) : parity_tolerance;
   result.explained = largest_excess(mesh, rounding_reach(options, reference), accepted) <= 1;

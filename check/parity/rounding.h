@@ -25,9 +25,9 @@ inline constexpr double parity_tolerance = 1e-5;
 /// so a missing or doubled contribution shows as a ratio of tens.
 double rounding_ratio(const ParityReport& mesh, const ParityReport& one_rank, DType dtype);
 inline constexpr double most_rounding_ratio = 6;
-/// One rank in 16 bits may have a bug, too, and a mesh is then as far from f32 as it. Rounding changes losses and norms of
-/// the gradient, which are sums over many numbers, by a few percent. If those of one rank differ from f32 by more than
-/// this, no mesh is accepted.
+/// One rank in 16 bits may have a bug, too, and a mesh is then as far from f32 as it. In the first step, rounding changes
+/// the loss and the norm of the gradient, which are sums over many numbers, by a few percent at most. If one rank differs
+/// from f32 by more than this in them, no mesh is accepted.
 inline constexpr double most_rounding_of_sums = 0.25;
 /// The unit roundoff: half the distance from 1 to the next number.
 inline double roundoff(DType dtype) { return dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0x1p-24; }
@@ -46,7 +46,7 @@ struct ParityResult {
   double distance = 0;     ///< in f32 the largest relative difference, in 16 bits the rounding_ratio()
   double accepted = 0;     ///< the limit of the distance
   bool explained = false;  ///< the distance is above the limit, but rounding on one rank reaches as far
-  double one_rank = 0;  ///< in 16 bits the difference to f32 of one rank's losses and norms; see most_rounding_of_sums
+  double one_rank = 0;     ///< in 16 bits its first_step; see most_rounding_of_sums
   bool one_rank_is_right() const { return !(one_rank > most_rounding_of_sums); }
   bool equal() const { return one_rank_is_right() && (distance <= accepted || explained); }
 };

@@ -231,11 +231,11 @@ TEST_CASE("in bf16 a mesh is not equal to one rank if one rank, too, is far from
   GptOptions o = parity_options("dp=2", 2);
   o.precision.dtype = DType::bf16;
   ParityReport wrong;
-  wrong.gradient_norm = 1;  // of twice the size
+  wrong.gradient_norm = wrong.first_step = 1;  // of twice the size
   const ParityResult result = parity_result(o, wrong, &wrong, nullptr);
   CHECK(result.distance == 1);
   CHECK_FALSE(result.equal());
-  wrong.gradient_norm = 0.1;
+  wrong.first_step = 0.1;
   CHECK(parity_result(o, wrong, &wrong, nullptr).equal());
 }
 
