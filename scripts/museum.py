@@ -133,6 +133,7 @@ def main():
     else:
         for exhibit in exhibits():
             print(f"{exhibit.name:28} {exhibit.title}")
+        print("\n./trireme museum NAME prints a page")
 
 
 if __name__ == "__main__":

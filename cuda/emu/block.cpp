@@ -23,16 +23,21 @@ Dim3 thread_of(int index, Dim3 block) {
 }
 
 /// "0-31, 64": sorted thread numbers as ranges.
+/// "threads 0-31, 64", or where these are many ranges, "127 threads (0, 2, 4, ...)".
 std::string ranges(const std::vector<int>& threads) {
   std::string text;
-  for (std::size_t i = 0; i < threads.size();) {
+  constexpr int most = 8;
+  int count = 0;
+  for (std::size_t i = 0; i < threads.size(); ++count) {
+    if (count == most)
+      return fmt::format("{} threads ({}, {}, {}, ...)", threads.size(), threads[0], threads[1], threads[2]);
     std::size_t last = i;
     while (last + 1 < threads.size() && threads[last + 1] == threads[last] + 1) ++last;
     text += fmt::format("{}{}", text.empty() ? "" : ", ", threads[i]);
     if (last > i) text += fmt::format("-{}", threads[last]);
     i = last + 1;
   }
-  return text;
+  return (threads.size() == 1 ? "thread " : "threads ") + text;
 }
 
 const char* base_name(const char* file) {
@@ -240,7 +245,7 @@ void Block::barrier(int id, int count, bool waits, Site site) {
   if (race_ != nullptr) race_->barrier_arrive(id, waits);
   if (barrier.arrivals < barrier.expected) {
     if (waits) barrier.arrived.push_back(running_);
-    return waits ? wait(id == 0 ? "__syncthreads" : "a named barrier", site) : give_way();
+    return waits ? wait(id == 0 ? "all threads of the block (sync_threads)" : "a named barrier", site) : give_way();
   }
   const std::vector<Fiber*> waiting = std::move(barrier.arrived);
   barrier = {};
@@ -254,8 +259,8 @@ std::string Block::place(const Site& site) const { return fmt::format("{}:{}", b
 
 void Block::fault(Site site, const std::string& what) const {
   const std::string who = running_ == nullptr ? "at its end" : fmt::format("thread {}", running_->index);
-  fail(ExitCode::internal, shape_.kernel, "{}: block ({}, {}, {}), {}, seed {}: {}", place(site), index_.x, index_.y,
-       index_.z, who, schedule_.seed, what);
+  fail(ExitCode::internal, shape_.kernel, "{}: block ({}, {}, {}), {}, schedule {}: {}", place(site), index_.x,
+       index_.y, index_.z, who, schedule_.seed, what);
 }
 
 std::string Block::deadlock_report() const {
@@ -263,9 +268,10 @@ std::string Block::deadlock_report() const {
   for (const Fiber& fiber : fibers_)
     if (fiber.state == State::waiting)
       waiting[fmt::format("{} at {}", fiber.waits_for, place(fiber.site))].push_back(fiber.index);
-  std::string text = fmt::format("deadlock in block ({}, {}, {}), seed {}: {} of {} threads have ended", index_.x,
+  std::string text = fmt::format("deadlock in block ({}, {}, {}), schedule {}: {} of {} threads have ended", index_.x,
                                  index_.y, index_.z, schedule_.seed, threads() - live_, threads());
-  for (const auto& [what, who] : waiting) text += fmt::format("; threads {} wait for {}", ranges(who), what);
+  for (const auto& [what, who] : waiting)
+    text += fmt::format("; {} wait{} for {}", ranges(who), who.size() == 1 ? "s" : "", what);
   return text + register_report();
 }
 

@@ -81,10 +81,17 @@ struct NamedBarrier {
   std::vector<std::pair<int, Site>> sites{};  ///< (warp, line): the lanes of a warp must agree
 };
 
+/// A declaration of shared memory.
+struct SharedArray {
+  const char* name;
+  std::size_t element_bytes;
+  const void* declaration;  ///< which TRIREME_SHARED, of which instantiation; null: dynamic memory
+};
+
 /// A range of shared memory: [begin, begin + bytes) from the start of the block's shared memory.
 struct SharedRange {
   Site site;
-  const void* declaration;  ///< which TRIREME_SHARED, of which instantiation; null: dynamic memory
+  SharedArray array;
   std::size_t begin, bytes;
   std::size_t end() const { return begin + bytes; }
 };
@@ -153,8 +160,8 @@ class Block {
   void barrier(int id, int threads, bool waits, Site site);
 
   // ---- shared memory (shared.cpp) ----------------------------------------------------------------------------------
-  std::byte* dynamic_shared(std::size_t alignment, Site site);
-  std::byte* static_shared(const void* declaration, std::size_t bytes, std::size_t alignment, Site site);
+  std::byte* dynamic_shared(const char* name, std::size_t alignment, Site site);
+  std::byte* static_shared(const SharedArray& array, std::size_t bytes, std::size_t alignment, Site site);
   /// Faults unless [pointer, pointer + bytes) is inside one allocation and aligned; returns its shared address.
   std::uint32_t check_shared(const void* pointer, std::size_t bytes, std::size_t alignment, const char* what,
                              Site site) const;
@@ -163,7 +170,7 @@ class Block {
   /// The memory that the asynchronous proxy (TMA, wgmma) sees: generic writes reach it only at a proxy fence.
   std::byte* async_view_at(std::uint32_t address) const { return async_view_ + address; }
   void publish_to_async_proxy();
-  /// "byte 4 of the shared memory of norm.cu:63".
+  /// "slab[1] of the shared memory of norm.cu:63"; outside of all arrays, an element of the nearest one.
   std::string shared_place(const std::byte* pointer) const;
   /// The allocation that holds all of [address, address + bytes); null: none.
   const SharedRange* shared_range(std::uint64_t address, std::size_t bytes) const;

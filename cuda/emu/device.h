@@ -35,22 +35,23 @@
 
 /// Shared memory comes only from these two: an array of `count` elements; and the bytes that the launch asked for. A
 /// static variable identifies each declaration; every instantiation of a template has its own.
-#define TRIREME_SHARED(type, name, count)                      \
-  auto* const name = ::trireme::cuda::emu::shared_array<type>( \
-      [] {                                                     \
-        static const char declaration = 0;                     \
-        return static_cast<const void*>(&declaration);         \
-      }(),                                                     \
-      count, {__FILE__, __LINE__})
+#define TRIREME_SHARED(type, name, count)                                                                      \
+  auto* const name = ::trireme::cuda::emu::shared_array<type>(#name,                                           \
+                                                              [] {                                             \
+                                                                static const char declaration = 0;             \
+                                                                return static_cast<const void*>(&declaration); \
+                                                              }(),                                             \
+                                                              count, {__FILE__, __LINE__})
 #define TRIREME_DYNAMIC_SHARED(name, alignment) \
-  std::byte* const name = ::trireme::cuda::emu::running_block->dynamic_shared(alignment, {__FILE__, __LINE__})
+  std::byte* const name = ::trireme::cuda::emu::running_block->dynamic_shared(#name, alignment, {__FILE__, __LINE__})
 
 namespace trireme::cuda::emu {
 
 template <class T>
-T* shared_array(const void* declaration, std::size_t count, Site site) {
+T* shared_array(const char* name, const void* declaration, std::size_t count, Site site) {
   constexpr std::size_t kAlignment = alignof(T) < 16 ? 16 : alignof(T);
-  return reinterpret_cast<T*>(running_block->static_shared(declaration, sizeof(T) * count, kAlignment, site));
+  return reinterpret_cast<T*>(
+      running_block->static_shared({name, sizeof(T), declaration}, sizeof(T) * count, kAlignment, site));
 }
 
 }  // namespace trireme::cuda::emu

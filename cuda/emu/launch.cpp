@@ -76,7 +76,7 @@ void run_grid(const BlockShape& shape, const std::function<void()>& body) {
   std::atomic<std::uint64_t> next{0};
   std::mutex mutex;
   std::map<std::uint64_t, std::exception_ptr> failures;
-  const auto race = race_checking ? std::make_unique<RaceLaunch>() : nullptr;
+  const auto race = race_checking ? std::make_unique<RaceLaunch>(shape.grid, shape.block) : nullptr;
   Traffic* const traffic = traffic_here;
   const auto work = [&] {
     std::vector<std::unique_ptr<Stacks>> stacks;

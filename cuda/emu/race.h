@@ -64,8 +64,9 @@ class RaceLaunch {
   std::vector<Stray> strays;  ///< of different lines, four at most
   std::uint64_t instrumented_accesses = 0;
 
-  RaceLaunch();
+  RaceLaunch(const Dim3& grid, const Dim3& block);
   ~RaceLaunch();
+  Dim3 grid, block;
   RaceLaunch(const RaceLaunch&) = delete;
   RaceLaunch& operator=(const RaceLaunch&) = delete;
 
@@ -205,9 +206,6 @@ class RaceChecker {
   std::shared_ptr<const Knowledge> last_past_, last_released_, last_joined_;  ///< mbarrier_passed: all do the same
 };
 
-/// Both accesses of each race, with kernel lines.
-std::string describe(const std::vector<Race>& races);
-std::string describe(const std::vector<Stray>& strays);
 /// Kernel lines of an instruction, innermost call first: "tile.h:56 in gemm_sm80.cu:141".
 std::string lines_of(std::uint32_t pc);
 /// Finds the lines of many instructions at once, which takes as long as for one of them.

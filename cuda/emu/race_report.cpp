@@ -61,12 +61,20 @@ std::string kernel_line(std::string line) {
   return slash == std::string::npos ? line : line.substr(slash + 1);
 }
 
-std::string who(const Access& access) {
+/// "12"; in a grid or block of several dims, "(4, 1)" or "(4, 1, 0)".
+std::string index_in(unsigned flat, const Dim3& extent) {
+  if (extent.y * extent.z == 1) return fmt::format("{}", flat);
+  const unsigned x = flat % extent.x, y = flat / extent.x % extent.y, z = flat / extent.x / extent.y;
+  return extent.z == 1 ? fmt::format("({}, {})", x, y) : fmt::format("({}, {}, {})", x, y, z);
+}
+
+std::string who(const Access& access, const RaceLaunch& launch) {
   const auto kind = static_cast<AccessKind>(access.kind);
   const unsigned thread = access.thread;
-  const std::string part =
-      kind == AccessKind::wgmma ? fmt::format("warp group {}", thread / 128) : fmt::format("thread {}", thread);
-  return fmt::format("block {} {} {} at {}", access.block, part, phrase(kind), lines_of(access.pc));
+  const std::string part = kind == AccessKind::wgmma ? fmt::format("warp group {}", thread / 128)
+                                                     : "thread " + index_in(thread, launch.block);
+  return fmt::format("block {} {} {} at {}", index_in(access.block, launch.grid), part, phrase(kind),
+                     lines_of(access.pc));
 }
 
 }  // namespace
@@ -137,26 +145,15 @@ std::string lines_of(std::uint32_t pc) {
   return known().lines.at(pc);
 }
 
-std::string describe(const std::vector<Race>& races) {
+void RaceLaunch::throw_races(const char* kernel, std::uint64_t seed) const {
   std::string text;
   for (const Race& race : races)
-    text += fmt::format("{}on {}: {}; before that {}; {}", text.empty() ? "race " : ". Also ", race.place,
-                        who(race.later), who(race.earlier),
+    text += fmt::format("{}race on {}: {}; before that {}; {}", text.empty() ? "" : ". Also a ", race.place,
+                        who(race.later, *this), who(race.earlier, *this),
                         race.only_fence_missing ? "no proxy fence lies between the two" : "nothing orders the two");
-  return text;
-}
-
-std::string describe(const std::vector<Stray>& strays) {
-  std::string text;
   for (const Stray& stray : strays)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ". Also ", who(stray.access), stray.what);
-  return text;
-}
-
-void RaceLaunch::throw_races(const char* kernel, std::uint64_t seed) const {
-  if (races.empty() && strays.empty()) return;
-  const char* const between = races.empty() || strays.empty() ? "" : ". Also ";
-  fail(ExitCode::internal, kernel, "seed {}: {}{}{}", seed, describe(races), between, describe(strays));
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ". Also ", who(stray.access, *this), stray.what);
+  if (!text.empty()) fail(ExitCode::internal, kernel, "schedule {}: {}", seed, text);
 }
 
 void RaceLaunch::require_accesses(const char* kernel) const {

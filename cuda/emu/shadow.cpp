@@ -58,7 +58,8 @@ void Shadow::drop_reads(Cell& cell, std::size_t cells) {
   unused_.push_back(reads);
 }
 
-RaceLaunch::RaceLaunch() : shadows_(ranges_.size()) {}
+RaceLaunch::RaceLaunch(const Dim3& blocks, const Dim3& threads)
+    : grid(blocks), block(threads), shadows_(ranges_.size()) {}
 
 RaceLaunch::~RaceLaunch() = default;
 

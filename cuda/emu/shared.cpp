@@ -72,14 +72,14 @@ void Block::add_range(SharedRange range) {
   std::memset(async_view_ + range.begin, 0xff, range.bytes);
 }
 
-std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
+std::byte* Block::dynamic_shared(const char* name, std::size_t alignment, Site site) {
   if (dynamic_alignment_ == 0) {
     // An odd multiple of the requested alignment: code that relies on more alignment fails here.
     dynamic_begin_ = round_up(std::max(shared_end_, kZone), alignment);
     if (alignment < 1024 && dynamic_begin_ / alignment % 2 == 0) dynamic_begin_ += alignment;
     dynamic_alignment_ = alignment;
     shared_used_ = round_up(shared_used_, alignment) + shape_.dynamic_shared;
-    add_range({site, nullptr, dynamic_begin_, shape_.dynamic_shared});
+    add_range({site, {name, 1, nullptr}, dynamic_begin_, shape_.dynamic_shared});
   }
   if (dynamic_alignment_ != alignment)
     fault(site,
@@ -87,9 +87,9 @@ std::byte* Block::dynamic_shared(std::size_t alignment, Site site) {
   return shared_ + dynamic_begin_;
 }
 
-std::byte* Block::static_shared(const void* declaration, std::size_t bytes, std::size_t alignment, Site site) {
+std::byte* Block::static_shared(const SharedArray& array, std::size_t bytes, std::size_t alignment, Site site) {
   for (const SharedRange& range : ranges_) {
-    if (range.declaration != declaration) continue;
+    if (range.array.declaration != array.declaration) continue;
     if (range.bytes != bytes)
       fault(site,
             fmt::format("{} bytes of shared memory here, and {} when another thread was here", bytes, range.bytes));
@@ -97,7 +97,7 @@ std::byte* Block::static_shared(const void* declaration, std::size_t bytes, std:
   }
   const std::size_t begin = round_up(std::max(shared_end_, kZone), alignment);
   shared_used_ = round_up(shared_used_, alignment) + bytes;
-  add_range({site, declaration, begin, bytes});
+  add_range({site, array, begin, bytes});
   return shared_ + begin;
 }
 
@@ -122,10 +122,20 @@ std::uint32_t Block::check_shared(const void* pointer, std::size_t bytes, std::s
 }
 
 std::string Block::shared_place(const std::byte* pointer) const {
-  const auto address = static_cast<std::size_t>(pointer - shared_);
-  if (const SharedRange* const range = shared_range(address, 1); range != nullptr)
-    return fmt::format("byte {} of the shared memory of {}", address - range->begin, place(range->site));
-  return fmt::format("shared address {}", address);
+  const std::int64_t address = pointer - shared_;
+  const auto distance = [address](const SharedRange& range) {
+    const auto begin = static_cast<std::int64_t>(range.begin), end = static_cast<std::int64_t>(range.end());
+    return std::max({begin - address, address - end + 1, std::int64_t{0}});
+  };
+  const auto range = std::ranges::min_element(ranges_, {}, distance);
+  if (range == ranges_.end()) return fmt::format("shared address {}", address);
+  const auto bytes = static_cast<std::int64_t>(range->array.element_bytes);
+  const std::int64_t offset = address - static_cast<std::int64_t>(range->begin);
+  const std::int64_t element = (offset - (offset < 0 ? bytes - 1 : 0)) / bytes;
+  return fmt::format(
+      "{}[{}] of the {}shared memory of {}", range->array.name, element,
+      distance(*range) == 0 ? "" : fmt::format("{} elements of ", range->bytes / range->array.element_bytes),
+      place(range->site));
 }
 
 void Block::publish_to_async_proxy() {

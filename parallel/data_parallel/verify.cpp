@@ -10,6 +10,12 @@ ProcessGroup* holders(const Placements& placements, const DeviceMesh& mesh) {
   return &mesh.group(placements.ep.sharded() ? Axis::edp : Axis::data);
 }
 
+/// "state optimizer.m.NAME", as in a checkpoint; "gradient NAME".
+std::pair<std::string, std::string> kind_and_name(const StateTensor& t) {
+  if (t.name == "gradient") return {t.name, t.parameter->name};
+  return {t.name.empty() ? "parameter" : "state", t.full_name()};
+}
+
 void add(std::vector<ReplicatedTensor>& copies, const ReplicatedTensor& copy) {
   if (copy.group != nullptr && copy.group->size() > 1) copies.push_back(copy);
 }
@@ -22,8 +28,9 @@ std::vector<ReplicatedTensor> copies_of(const std::vector<StateTensor>& tensors,
   for (const StateTensor& t : tensors) {
     const Placements& placements = t.parameter->placements;
     const bool whole = t.shard == nullptr || t.shard->group == nullptr;
-    ReplicatedTensor copy{.name = t.full_name(),
-                          .kind = fmt::format("{}{}", whole ? "" : "shard of ", t.name.empty() ? "parameter" : "state"),
+    const auto [kind, name] = kind_and_name(t);
+    ReplicatedTensor copy{.name = name,
+                          .kind = (whole ? "" : "shard of ") + kind,
                           .value = t.value,
                           .rectangle = t.rectangle(),
                           .group = whole ? holders(placements, mesh) : replicas(*t.shard)};
@@ -34,8 +41,8 @@ std::vector<ReplicatedTensor> copies_of(const std::vector<StateTensor>& tensors,
   for (const ParameterPtr& p : tied) {
     for (const StateTensor& t : tensors) {
       if (t.parameter != p.get()) continue;
-      const char* kind = t.name.empty() ? "tied parameter" : "tied state";
-      add(copies, {t.full_name(), kind, t.value, t.rectangle(), mesh.pipeline_ends()});
+      const auto [kind, name] = kind_and_name(t);
+      add(copies, {name, "tied " + kind, t.value, t.rectangle(), mesh.pipeline_ends()});
     }
   }
   return copies;

@@ -1,7 +1,7 @@
 // The copies of a model's tensors: which ranks hold the same weights, masters, moments and buffers. Copies are along
 // data (edp for experts), along tp if the parameter is not cut over it, and at both pipeline ends for a tied embedding.
 // With ZeRO a shard has copies along tp, and with --dp-shard on the ranks at the same place of the other shard groups.
-// A --verify run compares them bit by bit after every step; every run compares their hashes at intervals
+// A --verify run compares summed gradients and, after every step, all copies bit by bit; every run compares their hashes at intervals
 // (train/step/replica_check.h). Read next: parallel/mesh/verify.h, which compares.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace trireme {
 /// A tensor of this rank that other ranks hold too.
 struct ReplicatedTensor {
   std::string name;     ///< as in a checkpoint: "blocks.0.mlp.up.weight", "optimizer.m.blocks.0.mlp.up.weight"
-  std::string kind;     ///< "parameter", "state", "shard of state", "tied parameter", ..: for messages
+  std::string kind;     ///< "parameter", "state", "shard of gradient", "tied parameter", ..: for messages
   Tensor value;         ///< this rank's copy
   Rectangle rectangle;  ///< where it lies in the whole: copies have the same
   ProcessGroup* group;  ///< the ranks that hold it too; a tensor may be listed for several groups

@@ -73,7 +73,7 @@ const Planted kPlanted[] = {
     {Bug::shared_read_unwritten, "", "which nobody wrote before", ""},
     {Bug::shared_read_past, "", "outside every allocation", "use-after-poison"},
     {Bug::shared_write_far_past,
-     "at its end, seed 0: 128 bytes of shared memory allocated here are written 256 bytes past their end",
+     "at its end, schedule 0: 128 bytes of shared memory allocated here are written 256 bytes past their end",
      "outside every allocation", "use-after-poison"},
     {Bug::shared_write_before, "4 bytes before their start", "outside every allocation", "use-after-poison"},
     {Bug::shared_write_minus_one, "0 bytes past their end", "outside every allocation", "use-after-poison"},

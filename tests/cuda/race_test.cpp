@@ -308,7 +308,7 @@ TEST_CASE("races: every planted one is reported with both lines, under each of f
 TEST_CASE("races: a report names threads, what they do and where; and is the same every time") {
   const auto report = [] { return error_of([] { run<block_sum, 1, 128>(Bug::no_barrier_before_read); }); };
   CHECK(report() == report());
-  CHECK(report().find("of the shared memory of race_test.cpp:") != std::string::npos);
+  CHECK(report().find("race on scratch[0] of the shared memory of race_test.cpp:") != std::string::npos);
   CHECK(report().find("block 0 thread 0 writes at " + line_of("@sum write") + "; before that") != std::string::npos);
   const std::string blocks = error_of([] { run<scatter, 2, 128>(Bug::two_blocks_one_cell); });
   CHECK(blocks.find("block 1 thread 0 writes at") != std::string::npos);

@@ -13,15 +13,17 @@ namespace verify_test {
 namespace {
 
 /// The loss of one training step, on verified groups if `verify`. `change` runs on every rank before it.
+/// Faults are in the groups of `wrap`.
 template <class Change>
-double loss_of_step(GptOptions o, bool verify, const Change& change) {
+double loss_of_step(
+    GptOptions o, bool verify, const Change& change, const WrapWorld& wrap = [](auto world) { return world; }) {
   resolve(o, 0);
   validate(o);
   set_threads(1);
   double loss = 0;
   run_thread_ranks(
       o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800), [&](const std::shared_ptr<ProcessGroup>& world) {
-        const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(world) : world, o.mesh.shape);
+        const auto mesh = std::make_shared<const DeviceMesh>(verify ? verifying(wrap(world)) : world, o.mesh.shape);
         Trainer trainer(make_gpt(o, o.model.config, mesh), o);
         change(trainer, *mesh);
         const Trainer::GradientReport report = gradients_of_step(trainer, o, *mesh);
@@ -66,6 +68,18 @@ TEST_CASE("dp ranks whose weights differ are found after the step, by the parame
   const std::string error = error_of(
       [] { loss_of_step(training_options("dp=2"), true, perturb("blocks.1.mlp.up.weight", 1)); }, ExitCode::desync);
   CHECK_MESSAGE(contains(error, "parameter blocks.1.mlp.up.weight"), error);
+}
+
+TEST_CASE("a gradient that differs is found before clipping makes all weights differ") {
+  GptOptions o = training_options("dp=2");
+  o.optimizer.clip = 0.1;
+  const Fault changes_a_gradient = [](Tensor& x, const ProcessGroup& group, const std::function<void()>& sum) {
+    sum();
+    if (group.rank() == 1 && x.count() > 1000) x.data<float>()[3] += 1;  // of a bucket of gradients
+  };
+  const auto wrap = [&](auto world) { return std::make_shared<FaultyGroup>(world, "d", changes_a_gradient); };
+  const std::string error = error_of([&] { loss_of_step(o, true, no_change, wrap); }, ExitCode::desync);
+  CHECK_MESSAGE(contains(error, "] gradient blocks."), error);
 }
 
 TEST_CASE("masters and moments that differ are found after the step, though the weights are equal") {

@@ -12,6 +12,7 @@
 #include "parallel/comm/texts.h"
 #include "parallel/comm/watch/beacon.h"
 #include "parallel/data_parallel/verify.h"
+#include "parallel/mesh/verify.h"
 #include "parallel/pipeline/schedules.h"
 #include "train/step/setup.h"
 
@@ -118,6 +119,8 @@ Trainer::GradientReport Trainer::run_pass(CheckTime check_time) {
   }
   const watch::PhaseScope phase(Phase::communication);
   report.sums = gradients_->finish();
+  // Before the update: clipping, by a norm that is then wrong on a rank, would make all weights differ.
+  if (mesh_.world().verifies()) verify_copies(gradients_->copies(gradient_pieces()));
   return report;
 }
 
@@ -191,6 +194,8 @@ void Trainer::queue_update(double lr, const StepNumbers& numbers) {
 }
 
 bool Trainer::update(double lr, double norm) {
+  if (mesh_.world().verifies())
+    require_same(Tensor::full({}, norm, DType::f64), mesh_.world(), "the norm of the gradient");
   if (!std::isfinite(norm)) {
     skip();
     scaler_.overflowed(norm);

@@ -74,7 +74,11 @@ std::string terms_of(const Answers& answers, int ranks, std::int64_t count, int 
     auto digits = static_cast<std::int64_t>(sum);
     for (int r = 0; r < ranks; ++r, digits /= 8)
       if (digits % 8 != 1) wrong.push_back(fmt::format("{} times rank {}'s", digits % 8, r));
-    if (!wrong.empty()) return fmt::format(". Element {} has {}", i, fmt::join(wrong, ", "));
+    if (!wrong.empty())
+      return fmt::format(
+          ". Element {} has {}. A term is lost where a rank does not pass on, in the next round, the piece that it has "
+          "just received",
+          i, fmt::join(wrong, ", "));
   }
   return {};
 }
@@ -170,6 +174,7 @@ void check_gradients(const Answers& answers, Grading& grading) {
     const Step step = step_of(grading);
     const Inputs inputs(grading, step.ranks, step.elements(), step.ranks);
     const StepResult result = run_step(answers, step, inputs);
+    expect_nothing_left(grading, result.run);
     for (int rank = 0; rank < step.ranks; ++rank) {
       std::int64_t begin = 0;
       for (std::size_t layer = 0; layer < step.layers.size(); ++layer) {
@@ -180,7 +185,6 @@ void check_gradients(const Answers& answers, Grading& grading) {
         begin += step.layers[layer];
       }
     }
-    expect_nothing_left(grading, result.run);
   }
 }
 

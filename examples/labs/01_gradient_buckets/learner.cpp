@@ -20,13 +20,14 @@ std::int64_t messages_sent(int ranks) {
   return 0;  // GAP 2
 }
 
-/// Seconds it takes, if a message of b bytes takes latency + b / bytes_per_second.
+/// Seconds it takes, if a message of b bytes takes latency + b / bytes_per_second. All ranks send at the same time, and
+/// nobody begins a round before the message of the last one is there.
 double all_reduce_seconds(int ranks, std::int64_t count, double latency, double bytes_per_second) {
   return 0;  // GAP 3
 }
 
-/// Seconds of a backward with equal buckets. The gradients of a bucket take `compute` seconds, its all-reduce
-/// `all_reduce` seconds beside the computation of the next ones. Either may be the larger.
+/// Seconds of a backward with equal buckets. The gradients of a bucket take `compute` seconds, its all-reduce `all_reduce`
+/// seconds. All-reduces run one after another, while later buckets are computed. Either may take longer.
 double step_seconds(int buckets, double compute, double all_reduce) {
   return 0;  // GAP 4
 }

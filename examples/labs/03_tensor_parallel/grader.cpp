@@ -80,19 +80,29 @@ void expect_forward(Grading& grading, const Trial<Layer>& trial) {
   expect_on_all(grading, "y", y, trial.y);
 }
 
-/// dx, and each rank's part of the gradients.
+/// Each rank's part of the gradients, from the output to the input, and dx: so that the first mistake is named.
 template <class Layer>
 void expect_backward(Grading& grading, const Trial<Layer>& trial) {
+  const int tp = trial.sizes.tp;
+  for (std::size_t i = Layer::parameters.size(); i-- > 0;) {
+    const auto& [name, tensor, cut] = Layer::parameters[i];
+    Tensors want;
+    for (int rank = 0; rank < tp; ++rank) want.push_back(part_of(trial.gradients[i], cut, rank, tp));
+    Tensor all = cast(want[0], DType::f64);
+    for (int rank = 1; rank < tp; ++rank) all = all + cast(want[at(rank)], DType::f64);
+    for (int rank = 0; rank < tp; ++rank) {
+      const Tensor& got = trial.backward[at(rank)].gradients.*tensor;
+      const std::string what = fmt::format("the gradient of {} on rank {}", name, rank);
+      grading.expect(
+          cut == whole || tp == 1 || !difference(what, got, all).empty(),
+          "{} is the sum of all ranks' gradients of {}; {} is cut, so a rank keeps the gradient of its own part", what,
+          name, name);
+      grading.expect(difference(what, got, want[at(rank)]));
+    }
+  }
   Tensors dx;
   for (const auto& backward : trial.backward) dx.push_back(backward.dx);
   expect_on_all(grading, "dx", dx, trial.dx);
-  for (std::size_t i = 0; i < Layer::parameters.size(); ++i) {
-    const auto& [name, tensor, cut] = Layer::parameters[i];
-    for (int rank = 0; rank < trial.sizes.tp; ++rank)
-      grading.expect(difference(fmt::format("the gradient of {} on rank {}", name, rank),
-                                trial.backward[at(rank)].gradients.*tensor,
-                                part_of(trial.gradients[i], cut, rank, trial.sizes.tp)));
-  }
 }
 
 template <class Layer>
@@ -180,6 +190,20 @@ void expect_one_maximum(Grading& grading, const Batch& batch, const Tensors& los
   }
 }
 
+/// The loss is not that of exponentials with each rank's own largest logit, which were added nevertheless.
+void expect_equal_maxima(Grading& grading, const Batch& batch, const Tensor& x, const Tensor& one_hot,
+                         const Tensor& got) {
+  Tensor total = Tensor::zeros({batch.tokens()}, DType::f64), of_target = total;
+  for (int rank = 0; rank < batch.tp; ++rank) {
+    const Tensor own = batch.part(x, rank), shifted = own - reshape(max(own, 1), {-1, 1});
+    total = total + sum(exp(shifted), 1);
+    of_target = of_target + sum(shifted * batch.part(one_hot, rank), 1);
+  }
+  grading.expect(batch.tp == 1 || !difference("loss", got, log(total) - of_target, {.tolerance = 1e-4}).empty(),
+                 "loss: that of sums in which each rank has taken its own largest logit as m; sums with different m "
+                 "cannot be added");
+}
+
 void expect_loss(Grading& grading, const Batch& batch) {
   const Tensor x = cast(batch.logits, DType::f64);
   Tensor one_hot = Tensor::zeros(x.shape(), DType::f64);
@@ -191,6 +215,7 @@ void expect_loss(Grading& grading, const Batch& batch) {
   Tensors losses;
   for (const Loss& got : batch.got) losses.push_back(got.loss);
   expect_one_maximum(grading, batch, losses);
+  expect_equal_maxima(grading, batch, x, one_hot, losses[0]);
   expect_agreement(grading, "loss", losses, loss);
   expect_for_all_targets(grading, batch, cast(losses[0], DType::f64), loss);
   expect_on_all(grading, "loss", losses, loss);

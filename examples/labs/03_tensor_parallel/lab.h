@@ -59,7 +59,8 @@ struct Loss {
 
 // ---- given: computations of one rank -------------------------------------------------------------------------------
 // Of autograd/ops.h you need linear(x, weight, bias), whose bias may be {}; matmul(dy, weight), the gradient of
-// linear's x; gelu(x); and for the loss operators, exp, log, max and sum.
+// linear's x; gelu(x); and for the loss operators, exp, log, max and sum. Tensor::zeros({n, m}) makes a tensor,
+// copy(from, to) writes into one, view::select and view::slice give a part of one.
 
 /// x [B, T, n] as [B T, n].
 inline Tensor as_rows(const Tensor& x) { return reshape(x, {-1, x.size(-1)}); }

@@ -100,7 +100,12 @@ struct Mail {
         ended == 0
             ? "; expected a rank to send what another waits for before it waits itself"
             : fmt::format(", and {} of {} ranks have ended; expected a send for every receive", ended, cluster.ranks);
-    deadlock = fmt::format("a deadlock: {}{}", fmt::join(who, ", "), others);
+    const auto unread = std::ranges::find_if(boxes, [](const auto& box) { return !box.second.empty(); });
+    const std::string message = unread == boxes.end()
+                                    ? ""
+                                    : fmt::format(". Rank {} has sent a message to rank {}, which does not ask for it",
+                                                  unread->first.from, unread->first.to);
+    deadlock = fmt::format("a deadlock: {}{}{}", fmt::join(who, ", "), others, message);
     arrived.notify_all();
   }
 };
@@ -138,9 +143,10 @@ void Rank::check_peer(std::string_view what, int peer) const {
           rank_, peer, size_ - 1);
 }
 
-void Rank::check_collective(std::string_view what) const {
+void Rank::check_collective(std::string_view what, const Tensor& x) const {
   require(mail_.cluster.collectives, what,
           "this lab is about what happens inside {}; expected send() and receive() only", what);
+  x.require_defined(what);
 }
 
 void Rank::send(const Tensor& x, int to) {

@@ -98,7 +98,7 @@ class Rank {
   Events& events() { return running_ < 0 ? record_.main : record_.tasks[static_cast<std::size_t>(running_)]; }
   void note(Event event) { events().push_back(std::move(event)); }
   void check_peer(std::string_view what, int peer) const;
-  void check_collective(std::string_view what) const;
+  void check_collective(std::string_view what, const Tensor& x) const;
   void let_run(int task);  // until it pauses, or ends
   int finish();            // of the tasks that nobody has waited for; how many there were
 

@@ -53,19 +53,19 @@ Shape with_ranks(int n, const Tensor& x) {
 }  // namespace
 
 void Rank::all_reduce(Tensor x) {
-  check_collective("all_reduce");
+  check_collective("all_reduce", x);
   ring_reduce(*this, flat(x), add_into);
   ring_gather(*this, flat(x));
 }
 
 void Rank::all_reduce_max(Tensor x) {
-  check_collective("all_reduce_max");
+  check_collective("all_reduce_max", x);
   ring_reduce(*this, flat(x), larger);
   ring_gather(*this, flat(x));
 }
 
 Tensor Rank::all_gather(const Tensor& x) {
-  check_collective("all_gather");
+  check_collective("all_gather", x);
   const Tensor y = Tensor::empty(with_ranks(size_, x), x.dtype());
   Tensor own = view::select(y, 0, rank_);
   copy(x.detach(), own);
@@ -74,7 +74,7 @@ Tensor Rank::all_gather(const Tensor& x) {
 }
 
 Tensor Rank::reduce_scatter(const Tensor& x) {
-  check_collective("reduce_scatter");
+  check_collective("reduce_scatter", x);
   require(x.dims() > 0 && x.size(0) == size_, "reduce_scatter",
           "x is {}; expected its first dim to be the number of "
           "ranks, {}",
@@ -85,7 +85,7 @@ Tensor Rank::reduce_scatter(const Tensor& x) {
 }
 
 Tensor Rank::all_to_all(const Tensor& x) {
-  check_collective("all_to_all");
+  check_collective("all_to_all", x);
   require(x.dims() > 0 && x.size(0) == size_, "all_to_all",
           "x is {}; expected its first dim to be the number of ranks, "
           "{}",
@@ -101,7 +101,7 @@ Tensor Rank::all_to_all(const Tensor& x) {
 }
 
 void Rank::broadcast(Tensor x, int root) {
-  check_collective("broadcast");
+  check_collective("broadcast", x);
   const int place = (rank_ - root + size_) % size_;  // in the chain from root
   if (place > 0) copy(receive((rank_ + size_ - 1) % size_), x);
   if (place + 1 < size_) send(x, (rank_ + 1) % size_);

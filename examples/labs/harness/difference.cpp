@@ -28,7 +28,7 @@ std::string place(std::size_t element, const Shape& shape) {
 }
 
 /// "elements 8 to 15": the first and the last of those that `bad` holds for, if all between them are bad too.
-std::string range_of(const std::vector<bool>& bad) {
+std::string range_of(const std::vector<bool>& bad, const Shape& shape) {
   const auto first = std::ranges::find(bad, true);
   const auto count = std::ranges::count(bad, true);
   const bool run = std::all_of(first, first + count, [](bool b) { return b; });
@@ -36,7 +36,8 @@ std::string range_of(const std::vector<bool>& bad) {
   if (count == static_cast<std::ptrdiff_t>(bad.size())) return "every element";
   if (count == 1) return fmt::format("element {}", begin);
   if (run) return fmt::format("elements {} to {}", begin, begin + count - 1);
-  return fmt::format("{} of {} elements", count, bad.size());
+  return fmt::format("{} of {} elements, the first at {},", count, bad.size(),
+                     place(static_cast<std::size_t>(begin), shape));
 }
 
 /// got / want, if it is the same number for all elements that are not tiny.
@@ -78,10 +79,11 @@ std::string difference(std::string_view name, const Tensor& got, const Tensor& w
     }
   }
   if (!any) return {};
-  const std::string where = range_of(bad);
+  const std::string where = range_of(bad, got.shape());
   const std::string example =
       fmt::format("at {}: {:.6g}, expected {:.6g}", place(worst, got.shape()), have[worst], wanted[worst]);
   if (nan) return fmt::format("{}: not a number {}", name, example);
+  if (std::isinf(have[worst]) && !std::isinf(wanted[worst])) return fmt::format("{}: not finite {}", name, example);
   if (zero) return fmt::format("{}: {} of {} zero, and should not be; {}", name, where, got.shape(), example);
   if (comparison.before.defined() && comparison.before.shape() == got.shape()) {
     const std::vector<double> before = values(comparison.before);

@@ -64,10 +64,10 @@ void Grading::expect(const std::string& problem) {
 }
 
 void Grading::predict(const std::string& what, const std::string& given, double predicted, double measured,
-                      double tolerance) {
+                      double tolerance, const std::string& hint) {
   check("prediction: " + what, [&] {
-    expect(std::abs(predicted - measured) <= tolerance * std::abs(measured), "{}: predicted {:.6g}, measured {:.6g}",
-           given, predicted, measured);
+    expect(std::abs(predicted - measured) <= tolerance * std::abs(measured),
+           "{}: predicted {:.6g}, measured {:.6g}{}{}", given, predicted, measured, hint.empty() ? "" : ". ", hint);
   });
 }
 

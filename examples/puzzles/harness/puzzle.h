@@ -3,7 +3,11 @@
 // Read next: examples/puzzles/01_map/puzzle.h; examples/puzzles/harness/trial.h.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 

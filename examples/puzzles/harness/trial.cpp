@@ -96,10 +96,10 @@ void expect_few_conflicts(Grading& grading, const Traffic& traffic, const Budget
   }
   if (traffic.wavefronts() > budget.wavefronts) {
     const LineTraffic line = worst(traffic, is_shared, transactions);
-    grading.expect(
-        fmt::format("shared memory is busy for {} wavefronts, and the budget is {}. Most come from one line: "
-                    "{} in {} wavefronts, in {} accesses by a warp",
-                    traffic.wavefronts(), budget.wavefronts, line.what(), line.sum.transactions, line.sum.accesses));
+    grading.expect(fmt::format(
+        "shared memory is busy for {} wavefronts, and the budget is {}. Most come from one line: "
+        "{} in {} wavefronts, in {} accesses by a warp. A warp costs as much with 2 lanes at work as with 32",
+        traffic.wavefronts(), budget.wavefronts, line.what(), line.sum.transactions, line.sum.accesses));
   }
   std::uint64_t all = 0;
   for (const InstructionTraffic& instruction : traffic.instructions)
