@@ -69,7 +69,7 @@ Backward<Mlp> sum_of_dy(Rank& rank, const Mlp& part, const MlpKept& kept, const 
   return solution::mlp_backward(rank, part, kept, total);
 }
 const Registered f(wrong("the sum of dy", &Answers::mlp_backward, sum_of_dy,
-                         "dx on rank 0: every element is 2 times what it should be"));
+                         "the gradient of down_bias on rank 0: every element is 2 times what it should be"));
 
 /// The bias is on all ranks, so its gradient is summed, as in data parallelism.
 Backward<Mlp> sum_of_bias_gradients(Rank& rank, const Mlp& part, const MlpKept& kept, const Tensor& dy) {
