@@ -201,10 +201,9 @@ void expect_equal_maxima(Grading& grading, const Batch& batch, const Tensor& one
     of_target = of_target + sum(shifted * batch.part(one_hot, rank), 1);
   }
   const Tensor wrong = log(total) - of_target;
-  grading.expect(
-      difference("loss", wrong, want).empty() || !difference("loss", got, wrong, {.tolerance = 1e-4}).empty(),
-      "loss: that of sums in which each rank has taken its own largest logit as m; sums with different m "
-      "cannot be added");
+  grading.expect(difference("loss", got, want).empty() || !difference("loss", got, wrong, {.tolerance = 1e-4}).empty(),
+                 "loss: that of sums in which each rank has taken its own largest logit as m; sums with different m "
+                 "cannot be added");
 }
 
 void expect_loss(Grading& grading, const Batch& batch) {
