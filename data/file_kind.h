@@ -48,9 +48,9 @@ std::string first_bytes(const std::filesystem::path& path);
 /// `head`: first_bytes(). A file that is the standard output or error of this process is `own`, too.
 FileKind kind_of(const std::filesystem::path& path, std::string_view head);
 
-/// Throws ExitCode::data if what begins with `head`, called `name` in the message, is no text: if it has a zero byte, or
-/// begins as other formats or other encodings do, or is a pointer of Git LFS. Whatever is read as text passes here, or
-/// through kind_of(), however it comes: as a file, decompressed, or from standard input.
+/// Throws ExitCode::data if `head`, the first bytes of `name`, shows that this is no text: by a zero byte, the mark of
+/// another format or encoding, or a pointer of Git LFS. All that is read as text is checked here or by kind_of(): files,
+/// what is decompressed, and standard input.
 void require_text(std::string_view head, const std::string& name);
 
 }  // namespace trireme

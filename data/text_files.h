@@ -44,8 +44,8 @@ struct FoundTexts {
 /// The first bytes of a file, for kind_of(): as they are, or decompressed.
 using FirstBytes = std::function<std::string(const std::filesystem::path&)>;
 
-/// `path` itself if it is a file, whatever is in it, or the text files of the folder, by the rules at the top of this
-/// file. Throws as TextFiles does.
+/// If `path` is a file: that file, whatever is in it. If it is a folder: its texts, by the rules at the top of this
+/// header. Throws as TextFiles does.
 FoundTexts find_texts(const std::filesystem::path& path, std::string_view flag, const FirstBytes& head_of);
 
 /// A file that tokens were made of, or for token files all files of a source.
