@@ -48,12 +48,13 @@ struct Steps : Op {
   /// While it lives, products with the weight, which are all alike, share one packed copy of it. A caller's copies are
   /// used if they may be: of a parameter.
   PackedWeights packed_weight() const { return PackedWeights(!is_weight || PackedWeights::current() == nullptr); }
-  /// weight^T as an operand [H, gates * H] of every step. For a few rows, gemm reads a transposed view row by row,
-  /// which is best for one product. Many products that share a dense copy are about twice as fast.
+  /// weight^T as an operand [H, gates * H] of every step. For up to 8 rows, gemm reads a transposed view row by row,
+  /// which is best for one product; many products that share a dense copy are about twice as fast. For more rows it
+  /// packs the view, once for all steps.
   Tensor transposed_weight() const {
-    constexpr std::int64_t few_steps = 8, few_rows = 3;
+    constexpr std::int64_t few_steps = 8, few_rows = 3, many_rows = 9;
     const Tensor view = view::transpose(weight, 0, 1);
-    return steps >= few_steps && batch >= few_rows ? clone(view) : view;
+    return steps >= few_steps && batch >= few_rows && batch < many_rows ? clone(view) : view;
   }
   Tensor like_gates(std::initializer_list<std::int64_t> shape) const {
     return Tensor::empty(Shape(shape), first.dtype(), first.device());

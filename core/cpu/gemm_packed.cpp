@@ -14,7 +14,7 @@
 // extents depend on the shape alone, and an element of C adds its blocks of K in order, so every number of threads
 // gives the same bits. If B is the private operand and its columns lie side by side, the first tile that multiplies a
 // panel also packs it, so that waiting for memory overlaps with computing. alpha, beta, bias and the conversion to C's
-// dtype are applied when a finished tile is stored from its buffer; if they change nothing, the tile goes from
+// dtype are applied when a finished tile is stored from its buffer; a tile that needs no more than the bias goes from
 // registers to C.
 // Read next: gemm_units.h.
 #include <algorithm>
@@ -307,14 +307,20 @@ class Multiplication {
     return p_.c_columns == nullptr || p_.c_columns[columns.end - 1] - p_.c_columns[columns.begin] == columns.size() - 1;
   }
 
-  /// C itself, if store_tile() would only store or add; otherwise `buffer`, from which store_tile() takes the tile.
+  /// C itself, if store_tile() would only add the bias or what is there; otherwise `buffer`, from which store_tile()
+  /// takes the tile.
   TilePlace<T> place_of(IndexRange rows, IndexRange columns, std::int64_t k, T* buffer) const {
     const double beta = k == 0 ? p_.beta : 1.0;
-    const bool finished = k == plan_.depth_blocks - 1 && (p_.bias != nullptr || !finish_.nothing());
-    if (p_.alpha != 1 || (beta != 0 && beta != 1) || finished || columns.size() != width || !side_by_side(columns))
+    const bool last = k == plan_.depth_blocks - 1;
+    if (p_.alpha != 1 || (beta != 0 && beta != 1) || (last && !finish_.nothing()) || columns.size() != width ||
+        !side_by_side(columns))
       return {.data = buffer};
     T* const c = static_cast<T*>(p_.c.data) + rows.begin * p_.c.row_stride + column_of_c(columns.begin);
-    return {.data = c, .stride = p_.c.row_stride, .add = beta == 1};
+    const bool biased = last && p_.bias != nullptr;
+    return {.data = c,
+            .stride = p_.c.row_stride,
+            .add = beta == 1,
+            .bias = biased ? static_cast<const T*>(p_.bias) + columns.begin : nullptr};
   }
 
   /// The lines of memory in which some pieces of the private operand lie, in block k of the depth.

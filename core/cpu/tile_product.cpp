@@ -11,8 +11,16 @@ namespace {
 enum class Task { none, narrow, add_to_sums, pack_b };
 
 template <class T, int rows, int vectors>
-[[gnu::always_inline]] inline void store_tile(const Vector<T> (&sum)[rows][vectors], const TilePlace<T>& to) {
+[[gnu::always_inline]] inline void store_tile(Vector<T> (&sum)[rows][vectors], const TilePlace<T>& to) {
   const auto at = [&to](int i, int j) { return to.data + i * to.stride + j * lanes<T>; };
+  if (to.bias != nullptr) {
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) {
+      const Vector<T> bias = load(to.bias + j * lanes<T>);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) sum[i][j] += bias;
+    }
+  }
   if (to.add) {
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {

@@ -25,6 +25,7 @@ struct TilePlace {
   T* data;
   std::int64_t stride = tile_columns<T>;
   bool add = false;
+  const T* bias = nullptr;  ///< [tile_columns], added to each row; null: none
 };
 
 /// to[i][j] = sum over k of a[k][i] * b[k][j]; a [depth, rows], b [depth, tile_columns], dense; 1 <= rows <= tile_rows.

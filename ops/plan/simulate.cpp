@@ -113,6 +113,7 @@ class Simulation {
           while (box.empty()) co_await box.more();
           const std::shared_ptr<Signal> arrived = box.take();
           co_await *arrived;
+          if (sleeps(clock_.now() - before)) co_await clock_.sleep(machine_.wake());
         } else {
           const std::shared_ptr<Meeting> meeting = rank.meetings.extract(event.index).mapped();
           if (!transfer.background) take_part(rank, meeting);
@@ -149,6 +150,12 @@ class Simulation {
     return timeline;
   }
 
+  /// Whether the thread of a rank slept in a wait of `seconds`: at first it spins.
+  bool sleeps(double seconds) const {
+    constexpr double spins = 50e-6;
+    return machine_.wake() > 0 && seconds > spins;
+  }
+
   // ---- collectives -------------------------------------------------------------------------------------------------
 
   void start(Rank& rank, int number, const Trace::Transfer& transfer) {
@@ -166,8 +173,10 @@ class Simulation {
   }
 
   Process take_part(Rank& rank, std::shared_ptr<Meeting> meeting) {
+    const double came = clock_.now();
     if (--meeting->missing == 0) meeting->all_came.give();
     co_await meeting->all_came;
+    if (sleeps(clock_.now() - came)) co_await clock_.sleep(machine_.wake());
     co_await clock_.work(meeting->part.processor, 1, rank.node);
     co_await clock_.sleep(meeting->part.link - meeting->part.busy);
     co_await clock_.transmit(meeting->part.busy, port(rank.program.rank, meeting->part.port));

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,12 +14,14 @@
 #include <utility>
 
 #include "core/cores.h"
+#include "core/random.h"
 #include "train/launch/ranks.h"
 
 namespace trireme::plan {
 namespace {
 
 using Traces = std::vector<std::unique_ptr<Trace>>;
+using SteadyClock = std::chrono::steady_clock;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -43,9 +48,11 @@ class ThisMachine::Kernels {
       (step == 0 ? samples.first_step : samples.later).push_back(seconds);
     };
   }
-  double seconds(const std::string& setting, const ProfileEvent& call) const {
+  /// One of the times that were measured, by a random number.
+  double seconds(const std::string& setting, const ProfileEvent& call, std::uint32_t random) const {
     const Samples& samples = samples_.at({setting, identity(call)});
-    return median(samples.later.empty() ? samples.first_step : samples.later);
+    const std::vector<double>& seconds = samples.later.empty() ? samples.first_step : samples.later;
+    return seconds[random % seconds.size()];
   }
 
  private:
@@ -84,15 +91,21 @@ class ThisMachine::Exchanges {
       }
     if (wanted.empty()) return;
     std::map<std::string, std::vector<double>> found;
+    std::vector<double> waking;
     std::mutex mutex;
+    std::atomic<SteadyClock::time_point> came{};
     run_ranks(options, [&](Rank& rank) {
-      for (const auto& [k, seconds] : measure_as(*rank.world, wanted)) {
-        const std::scoped_lock lock(mutex);
-        found[k].push_back(seconds);
-      }
+      const std::vector<double> awake = wake_as(*rank.world, came);
+      const auto exchanges = measure_as(*rank.world, wanted);
+      const std::scoped_lock lock(mutex);
+      waking.insert(waking.end(), awake.begin(), awake.end());
+      for (const auto& [k, seconds] : exchanges) found[k].push_back(seconds);
     });
     for (const auto& [k, seconds] : found) seconds_[k] = median(seconds);
+    if (!waking.empty()) wake_ = median(waking);
   }
+  /// Until a sleeping rank goes on.
+  double wake() const { return wake_; }
 
  private:
   /// By group, its name and members.
@@ -129,6 +142,23 @@ class ThisMachine::Exchanges {
     return measured;
   }
 
+  /// As one rank: times between the last rank's arrival at a barrier and the return of this one, which slept meanwhile.
+  static std::vector<double> wake_as(ProcessGroup& world, std::atomic<SteadyClock::time_point>& came) {
+    constexpr int tries = 15;
+    constexpr auto asleep = std::chrono::milliseconds(1);
+    std::vector<double> seconds;
+    for (int i = 0; i < tries && world.size() > 1; ++i) {
+      world.barrier();
+      if (world.rank() == 0) {
+        std::this_thread::sleep_for(asleep);
+        came = SteadyClock::now();
+      }
+      world.barrier();
+      if (world.rank() != 0) seconds.push_back(std::chrono::duration<double>(SteadyClock::now() - came.load()).count());
+    }
+    return seconds;
+  }
+
   static std::function<void()> collective(ProcessGroup& group, const Trace::Transfer& transfer) {
     const comm::Signature& s = transfer.collective;
     using Kind = comm::CollectiveKind;
@@ -153,6 +183,7 @@ class ThisMachine::Exchanges {
   }
 
   std::map<std::string, double> seconds_;
+  double wake_ = 0;
 };
 
 // ---- predictions ----------------------------------------------------------------------------------------------------
@@ -202,13 +233,20 @@ class ThisMachine::Model final : public MachineModel {
   Model(const Kernels& kernels, const Exchanges& exchanges, std::string setting, double share, bool has_links)
       : kernels_(kernels), exchanges_(exchanges), setting_(std::move(setting)), share_(share), has_links_(has_links) {}
 
-  double kernel(const ProfileEvent& call) const override { return kernels_.seconds(setting_, call); }
+  /// Each call takes one of the times that were measured, so that ranks that wait for each other wait for the slower
+  /// one.
+  double kernel(const ProfileEvent& call) const override {
+    constexpr std::uint64_t seed = 1;
+    return kernels_.seconds(setting_, call, random_word(seed, draw_, calls_++));
+  }
+  void draw(std::uint64_t number) { draw_ = number, calls_ = 0; }
   TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const override {
     return time(exchanges_.seconds(transfer, group.members.size()));
   }
   TransferTime message(const Trace::Transfer& transfer, int) const override {
     return time(exchanges_.seconds(transfer, 2));
   }
+  double wake() const override { return exchanges_.wake(); }
   int shared_cores() const override { return static_cast<int>(usable_cores().size()); }
   int node_of(int) const override { return 0; }
 
@@ -222,6 +260,8 @@ class ThisMachine::Model final : public MachineModel {
   std::string setting_;
   double share_;    // of a core, that each rank had while exchanges were measured
   bool has_links_;  // artificial ones, on which ranks sleep
+  std::uint64_t draw_ = 0;
+  mutable std::uint64_t calls_ = 0;  // of kernels, in this draw
 };
 
 ThisMachine::ThisMachine() : kernels_(std::make_unique<Kernels>()), exchanges_(std::make_unique<Exchanges>()) {}
@@ -234,10 +274,18 @@ std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const Dr
   const Traces traces = traces_of(options, program, kernels_->timer(setting), recording != nullptr);
   exchanges_->measure(options, traces);
   const double cores = static_cast<double>(usable_cores().size());
-  const Model model(*kernels_, *exchanges_, setting, std::min(1.0, cores / ranks), !options.mesh.links.empty());
+  Model model(*kernels_, *exchanges_, setting, std::min(1.0, cores / ranks), !options.mesh.links.empty());
   std::vector<RankProgram> programs;
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back({.rank = rank, .trace = traces[static_cast<std::size_t>(rank)].get(), .threads = threads});
+  constexpr std::uint64_t draws = 9;
+  std::array<std::pair<double, std::uint64_t>, draws> steps;  // seconds, draw
+  for (std::uint64_t draw = 0; draw < draws; ++draw) {
+    model.draw(draw);
+    steps[draw] = {step_seconds(simulate(programs, model)), draw};
+  }
+  std::nth_element(steps.begin(), steps.begin() + draws / 2, steps.end());
+  model.draw(steps[draws / 2].second);
   if (recording == nullptr) return simulate(programs, model);
   const std::vector<RankTime> times = simulate(programs, model, &recording->timeline);
   recording->micro_batches = recording->of = options.batch_sizes().micro_batches;

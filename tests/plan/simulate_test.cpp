@@ -14,7 +14,7 @@ namespace {
 
 /// A kernel takes as many seconds as it has FLOPs; a collective 0.5 s on links, a message 0.25 s of its sender and then
 /// as many seconds as it has bytes.
-class Easy final : public MachineModel {
+class Easy : public MachineModel {
  public:
   explicit Easy(int cores = 0) : cores_(cores) {}
   double kernel(const ProfileEvent& call) const override { return call.cost.flops; }
@@ -105,6 +105,34 @@ TEST_CASE("a receiver waits until the message has arrived, and messages keep the
   const std::vector<RankTime> times = ranks.run();
   CHECK(times[0].step == 1.5);  // a sender does not wait for its receiver
   CHECK(times[1].step == 5.25 + 2);
+}
+
+/// Easy, where a rank that slept needs 0.125 s to go on.
+class Sleepy final : public Easy {
+ public:
+  double wake() const override { return 0.125; }
+};
+
+TEST_CASE("a rank that waited long has to wake before it goes on; one that spins does not") {
+  using Kind = Trace::TransferKind;
+  for (const double wait : {1.0, 1e-5}) {
+    CAPTURE(wait);
+    const double wakes = wait == 1 ? 0.125 : 0;
+    Two sum, message;
+    for (int rank : {0, 1}) {
+      compute(sum[rank], rank == 0 ? 1 : 1 + wait);
+      sum[rank].wait(sum[rank].start({}));
+      sum[rank].mark();
+    }
+    CHECK(sum.run(Sleepy())[1].step == doctest::Approx(1 + wait + wakes + 0.5));  // a sum is over for all at once
+    compute(message[0], wait);
+    message[0].start({.kind = Kind::send, .peer = 1, .bytes = 0});
+    message[0].mark();
+    compute(message[1], 0.25);
+    message[1].wait(message[1].start({.kind = Kind::receive, .peer = 0}));
+    message[1].mark();
+    CHECK(message.run(Sleepy())[1].step == doctest::Approx(wait + 0.25 + wakes));
+  }
 }
 
 TEST_CASE("ranks that share a core take turns") {

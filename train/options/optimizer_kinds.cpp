@@ -66,11 +66,13 @@ optim::AdamWConfig adamw_config(const OptimizerOptions& o) {
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
       {.name = "adamw",
+       .about = "",
        .row = [](const OptimizerOptions& o, double) { return adamw_row(o); },
        .check = check_nothing,
        .make = [](const TrainOptions& options, const ShardList& shards,
                   const DeviceMesh&) { return optim::make_adamw(shards, adamw_config(options.optimizer)); }},
       {.name = "sgd",
+       .about = "",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("sgd, momentum {}{}", o.decay_of_momentum(), nesterov(o)); },
        .check = check_sgd,
@@ -83,6 +85,7 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
                                              .memory = o.memory});
            }},
       {.name = "lion",
+       .about = "",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("lion, beta {} and {}", o.beta1, o.second_beta()); },
        .check = check_nothing,
@@ -94,6 +97,7 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
                  {.beta1 = o.beta1, .beta2 = o.second_beta(), .weight_decay = o.weight_decay, .memory = o.memory});
            }},
       {.name = "muon",
+       .about = "matrices between hidden layers, and adamw the others",
        .row =
            [](const OptimizerOptions& o, double lr) {
              return fmt::format("muon for matrices, learning rate {:.3g}, scale {}, momentum {}{}; for others {}",
@@ -112,6 +116,7 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
                                       .adamw = adamw_config(o)});
            }},
       {.name = "adafactor",
+       .about = "keeps a row and a column of each matrix",
        .row =
            [](const OptimizerOptions& o, double) {
              return fmt::format("adafactor, beta2 1 - t^-{}, updates of at most {}{}", o.adafactor_decay,
@@ -145,6 +150,13 @@ std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
   for (const OptimizerKind& kind : optimizer_kinds()) names.push_back(kind.name);
   return names;
+}
+
+std::string optimizer_help() {
+  std::string help = "what updates the weights";
+  for (const OptimizerKind& kind : optimizer_kinds())
+    if (!kind.about.empty()) help += fmt::format("; {}: {}", kind.name, kind.about);
+  return help;
 }
 
 }  // namespace trireme

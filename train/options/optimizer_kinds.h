@@ -17,6 +17,7 @@ namespace trireme {
 /// An optimizer of --optimizer.
 struct OptimizerKind {
   std::string name;
+  std::string about;  ///< for the help of --optimizer; may be empty
   /// Its line in the table before training, without weight decay and clipping. `lr`: the largest.
   std::function<std::string(const OptimizerOptions&, double lr)> row;
   /// Throws ExitCode::usage for options that contradict each other.
@@ -28,5 +29,6 @@ const std::vector<OptimizerKind>& optimizer_kinds();  ///< all of them
 /// The one that the options name.
 const OptimizerKind& kind_of(const OptimizerOptions& options);
 std::vector<std::string> optimizer_names();  ///< of all of them
+std::string optimizer_help();                ///< of --optimizer
 
 }  // namespace trireme

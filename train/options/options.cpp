@@ -84,9 +84,7 @@ void declare_schedule(Flags& flags, ScheduleOptions& o) {
 
 void declare_optimizer(Flags& flags, OptimizerOptions& o) {
   flags.group("optimizer");
-  flags.add_choice("optimizer", o.optimizer, optimizer_names(),
-                   "what updates the weights; muon: matrices between hidden layers, and adamw the others; adafactor: "
-                   "keeps a row and a column of each matrix");
+  flags.add_choice("optimizer", o.optimizer, optimizer_names(), optimizer_help());
   flags.add("weight-decay", "F", o.weight_decay, "decay of matrices (not of biases and norms)", Range::at_least(0));
   const auto only_for = [&](const std::vector<std::string>& optimizers) {
     flags.only_with("optimizer", fmt::format("{}", fmt::join(optimizers, " or ")), [&o, optimizers] {
