@@ -22,8 +22,7 @@ Dim3 thread_of(int index, Dim3 block) {
   return {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
 }
 
-/// "0-31, 64": sorted thread numbers as ranges.
-/// "threads 0-31, 64", or where these are many ranges, "127 threads (0, 2, 4, ...)".
+/// Sorted thread numbers as ranges: "threads 0-31, 64". If there are many ranges: "127 threads (0, 2, 4, ...)".
 std::string ranges(const std::vector<int>& threads) {
   std::string text;
   constexpr int most = 8;

@@ -61,7 +61,7 @@ std::string kernel_line(std::string line) {
   return slash == std::string::npos ? line : line.substr(slash + 1);
 }
 
-/// "12"; in a grid or block of several dims, "(4, 1)" or "(4, 1, 0)".
+/// The index of a block or thread: "12", or "(4, 1)" and "(4, 1, 0)" if `extent` has two or three dims.
 std::string index_in(unsigned flat, const Dim3& extent) {
   if (extent.y * extent.z == 1) return fmt::format("{}", flat);
   const unsigned x = flat % extent.x, y = flat / extent.x % extent.y, z = flat / extent.x / extent.y;

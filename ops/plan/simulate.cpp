@@ -150,7 +150,7 @@ class Simulation {
     return timeline;
   }
 
-  /// Whether the thread of a rank slept in a wait of `seconds`: at first it spins.
+  /// Whether a thread that waits for `seconds` sleeps. It spins in a short wait.
   bool sleeps(double seconds) const {
     constexpr double spins = 50e-6;
     return machine_.wake() > 0 && seconds > spins;

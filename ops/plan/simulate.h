@@ -38,7 +38,7 @@ class MachineModel {
   virtual TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const = 0;
   /// A message: processor time of the sender, and then until it has arrived.
   virtual TransferTime message(const Trace::Transfer& transfer, int from) const = 0;
-  /// Until a rank goes on whose wait was so long that its thread slept.
+  /// Seconds that a rank whose thread slept in a wait needs to go on.
   virtual double wake() const { return 0; }
   /// Cores that the ranks of a node share; 0: each rank has a device of its own.
   virtual int shared_cores() const { return 0; }

@@ -89,7 +89,8 @@ class ThisMachine::Exchanges {
         const std::string k = key(transfer, group.members.size());
         if (!seconds_.contains(k)) wanted[{group.name, group.members}].emplace(k, transfer);
       }
-    if (wanted.empty()) return;
+    const int ranks = options.mesh.shape.ranks();
+    if (wanted.empty() && wakes_.contains(ranks)) return;
     std::map<std::string, std::vector<double>> found;
     std::vector<double> waking;
     std::mutex mutex;
@@ -102,10 +103,10 @@ class ThisMachine::Exchanges {
       for (const auto& [k, seconds] : exchanges) found[k].push_back(seconds);
     });
     for (const auto& [k, seconds] : found) seconds_[k] = median(seconds);
-    if (!waking.empty()) wake_ = median(waking);
+    wakes_[ranks] = waking.empty() ? 0 : median(waking);
   }
-  /// Until a sleeping rank goes on.
-  double wake() const { return wake_; }
+  /// Until a sleeping one of so many ranks goes on.
+  double wake(int ranks) const { return wakes_.at(ranks); }
 
  private:
   /// By group, its name and members.
@@ -183,7 +184,7 @@ class ThisMachine::Exchanges {
   }
 
   std::map<std::string, double> seconds_;
-  double wake_ = 0;
+  std::map<int, double> wakes_;  // by number of ranks
 };
 
 // ---- predictions ----------------------------------------------------------------------------------------------------
@@ -230,11 +231,10 @@ Traces traces_of(const TrainOptions& options, const DryProgram& program, const T
 
 class ThisMachine::Model final : public MachineModel {
  public:
-  Model(const Kernels& kernels, const Exchanges& exchanges, std::string setting, double share, bool has_links)
-      : kernels_(kernels), exchanges_(exchanges), setting_(std::move(setting)), share_(share), has_links_(has_links) {}
+  Model(const Kernels& kernels, const Exchanges& exchanges, std::string setting, int ranks, bool has_links)
+      : kernels_(kernels), exchanges_(exchanges), setting_(std::move(setting)), ranks_(ranks), has_links_(has_links) {}
 
-  /// Each call takes one of the times that were measured, so that ranks that wait for each other wait for the slower
-  /// one.
+  /// Each call takes one of the times that were measured.
   double kernel(const ProfileEvent& call) const override {
     constexpr std::uint64_t seed = 1;
     return kernels_.seconds(setting_, call, random_word(seed, draw_, calls_++));
@@ -246,19 +246,21 @@ class ThisMachine::Model final : public MachineModel {
   TransferTime message(const Trace::Transfer& transfer, int) const override {
     return time(exchanges_.seconds(transfer, 2));
   }
-  double wake() const override { return exchanges_.wake(); }
+  double wake() const override { return exchanges_.wake(ranks_); }
   int shared_cores() const override { return static_cast<int>(usable_cores().size()); }
   int node_of(int) const override { return 0; }
 
  private:
   TransferTime time(double seconds) const {
-    return has_links_ ? TransferTime{.link = seconds} : TransferTime{.processor = seconds * share_};
+    // While exchanges were measured, each rank had this share of a core.
+    const double share = std::min(1.0, static_cast<double>(shared_cores()) / ranks_);
+    return has_links_ ? TransferTime{.link = seconds} : TransferTime{.processor = seconds * share};
   }
 
   const Kernels& kernels_;
   const Exchanges& exchanges_;
   std::string setting_;
-  double share_;    // of a core, that each rank had while exchanges were measured
+  int ranks_;
   bool has_links_;  // artificial ones, on which ranks sleep
   std::uint64_t draw_ = 0;
   mutable std::uint64_t calls_ = 0;  // of kernels, in this draw
@@ -273,12 +275,11 @@ std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const Dr
   const std::string setting = fmt::format("{} x {} threads: ", ranks_at_once(options), threads);
   const Traces traces = traces_of(options, program, kernels_->timer(setting), recording != nullptr);
   exchanges_->measure(options, traces);
-  const double cores = static_cast<double>(usable_cores().size());
-  Model model(*kernels_, *exchanges_, setting, std::min(1.0, cores / ranks), !options.mesh.links.empty());
+  Model model(*kernels_, *exchanges_, setting, ranks, !options.mesh.links.empty());
   std::vector<RankProgram> programs;
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back({.rank = rank, .trace = traces[static_cast<std::size_t>(rank)].get(), .threads = threads});
-  constexpr std::uint64_t draws = 9;
+  constexpr std::uint64_t draws = 9;  // simulations, of which the one with the median time counts
   std::array<std::pair<double, std::uint64_t>, draws> steps;  // seconds, draw
   for (std::uint64_t draw = 0; draw < draws; ++draw) {
     model.draw(draw);

@@ -4,10 +4,10 @@
 //   ThisMachine machine;
 //   const std::vector<RankTime> ranks = machine.predict(options, program);
 //
-// A kernel's time is that of one of a few calls in a dry run that computes them, chosen at random for each call. Where
-// ranks wait for each other, the step thus takes as long as the slower one, as it does on a machine with jitter. Of
-// several such simulations, the one with the median time counts. As many ranks are traced at a time as there are cores
-// for, because they share caches and memory. Read next: ops/plan/simulate.h.
+// A dry run that computes times a few calls of each kernel; in the simulation each call takes one of these times, chosen
+// at random. So ranks that wait for each other wait for the slowest, as on a machine with jitter. The result is that of
+// several simulations whose step time is the median. As many ranks are traced at a time as there are cores for, because
+// they share caches and memory. Read next: ops/plan/simulate.h.
 #pragma once
 
 #include <memory>

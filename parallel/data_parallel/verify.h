@@ -1,8 +1,8 @@
 // The copies of a model's tensors: which ranks hold the same weights, masters, moments and buffers. Copies are along
 // data (edp for experts), along tp if the parameter is not cut over it, and at both pipeline ends for a tied embedding.
 // With ZeRO a shard has copies along tp, and with --dp-shard on the ranks at the same place of the other shard groups.
-// A --verify run compares summed gradients and, after every step, all copies bit by bit; every run compares their hashes at intervals
-// (train/step/replica_check.h). Read next: parallel/mesh/verify.h, which compares.
+// A --verify run compares summed gradients and, after every step, all copies bit by bit. Every run compares hashes of
+// the copies at intervals (train/step/replica_check.h). Read next: parallel/mesh/verify.h, which compares.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // Checks that tensors that should be equal on several ranks are equal. In a --verify run every redistribute compares,
 // bit by bit, the tensors that its placements declare the same on all ranks (R and I, and the gradients of I). Every
 // step compares summed gradients and their norm before the update, and the copies of parameters and state after it. The
-// error names the tensor, two ranks and their first elements that differ. So it points to the layer where ranks
-// diverge, not to a loss a thousand steps later.
+// error names the tensor, two ranks and their first elements that differ: the layer where ranks diverge, not a loss a
+// thousand steps later.
 #pragma once
 
 #include <cstdint>

@@ -60,10 +60,10 @@ void resolve_parity(GptOptions& o, int launcher_ranks) {
 
 GptOptions read_parity_options(const std::vector<std::string>& arguments) {
   GptOptions options = parity_defaults();
+  options.precision.threads = 1;
   Flags flags("parity", "");
   declare_parity(flags, options);
   flags.parse(arguments);
-  options.precision.threads = 1;
   resolve_parity(options, 0);
   return options;
 }

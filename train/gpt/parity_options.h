@@ -24,7 +24,7 @@ void prepare_parity_model(GptOptions& options);
 /// Fills in values that the flags left open. Throws ExitCode::usage for options that contradict each other.
 void resolve_parity(GptOptions& options, int launcher_ranks);
 
-/// Parses and resolves `arguments` of build/bin/parity. Ranks are threads with one core each.
+/// Parses and resolves `arguments` of build/bin/parity. Ranks are threads, with one core each unless --threads is given.
 GptOptions read_parity_options(const std::vector<std::string>& arguments);
 
 }  // namespace trireme

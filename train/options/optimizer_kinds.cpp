@@ -66,13 +66,11 @@ optim::AdamWConfig adamw_config(const OptimizerOptions& o) {
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> kinds = {
       {.name = "adamw",
-       .about = "",
        .row = [](const OptimizerOptions& o, double) { return adamw_row(o); },
        .check = check_nothing,
        .make = [](const TrainOptions& options, const ShardList& shards,
                   const DeviceMesh&) { return optim::make_adamw(shards, adamw_config(options.optimizer)); }},
       {.name = "sgd",
-       .about = "",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("sgd, momentum {}{}", o.decay_of_momentum(), nesterov(o)); },
        .check = check_sgd,
@@ -85,7 +83,6 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
                                              .memory = o.memory});
            }},
       {.name = "lion",
-       .about = "",
        .row = [](const OptimizerOptions& o,
                  double) { return fmt::format("lion, beta {} and {}", o.beta1, o.second_beta()); },
        .check = check_nothing,

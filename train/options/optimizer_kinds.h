@@ -17,7 +17,7 @@ namespace trireme {
 /// An optimizer of --optimizer.
 struct OptimizerKind {
   std::string name;
-  std::string about;  ///< for the help of --optimizer; may be empty
+  std::string about = {};  ///< for the help of --optimizer
   /// Its line in the table before training, without weight decay and clipping. `lr`: the largest.
   std::function<std::string(const OptimizerOptions&, double lr)> row;
   /// Throws ExitCode::usage for options that contradict each other.

@@ -18,7 +18,7 @@ class Backward {
   Backward(std::vector<std::int64_t> layers, double seconds_per_layer, const Tensor& values);
 
   bool done() const { return next_ == layers_.size(); }
-  /// Computes the gradients of the next layer. Returns how many elements of gradients(), from the first on, are final.
+  /// Computes the gradients of the next layer. Returns n: the first n elements of gradients() are final.
   std::int64_t next(Rank& rank);
   /// [P], of all layers, in the order in which backward makes them. An element that is not yet final holds rubbish.
   Tensor gradients() const { return gradients_; }

@@ -190,7 +190,7 @@ void expect_one_maximum(Grading& grading, const Batch& batch, const Tensors& los
   }
 }
 
-/// The loss is not that of exponentials with each rank's own largest logit, which were added nevertheless.
+/// Fails if the loss is that of a sum of exponentials from which each rank has subtracted its own largest logit.
 void expect_equal_maxima(Grading& grading, const Batch& batch, const Tensor& one_hot, const Tensor& got,
                          const Tensor& want) {
   const Tensor x = cast(batch.logits, DType::f64);

@@ -23,7 +23,7 @@ void check_predictions(const Answers& answers, Grading& grading) {
     const bool of_step = std::abs(predicted - measured / (1 + measured)) < 1e-6;
     grading.predict(
         what, given, predicted, measured, 1e-6,
-        of_step ? "that is its part of the whole step; asked is the ratio to the time that a rank computes" : "");
+        of_step ? "that is its part of the whole step; give its ratio to the time that a rank computes" : "");
   };
   bubble("the bubble of GPipe", bubbles[0], gpipe.bubble());
   bubble("the bubble of 1F1B", bubbles[1], one_f_one_b.bubble());

@@ -58,8 +58,8 @@ class Grading {
   void expect(bool holds, fmt::format_string<Args...> problem, Args&&... args) {
     if (!holds) expect(fmt::format(problem, std::forward<Args>(args)...));
   }
-  /// A check that a predicted number is the measured one, within `tolerance` of it. `given`: the numbers that the
-  /// prediction is a function of, "4 ranks, 1000 elements". `hint`: added to the message.
+  /// A check that a predicted number is the measured one, within `tolerance` of it. `given`: what the prediction depends
+  /// on, as in "4 ranks, 1000 elements". `hint`: added to the message.
   void predict(const std::string& what, const std::string& given, double predicted, double measured,
                double tolerance = 1e-6, const std::string& hint = {});
   /// Shown after the checks: what the ranks did when (picture.cpp).
