@@ -8,20 +8,17 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::Documents;
-using cuda_test::keep_largest;
-using cuda_test::same_bits;
-using cuda_test::under_schedules;
-using cuda_test::worst;
+using namespace cuda_test;
 using Case = cuda_test::AttentionCase;
-using Layout = cuda_test::HeadsLayout;
 using Reference = cuda_test::AttentionReference;
 template <class T>
 using Problem = cuda_test::AttentionProblem<T>;
 
 namespace attention_backward_test {
 namespace {
+
+const auto forward = [](const auto& call) { attention_forward_sm80(call); };
+const auto backward = [](const auto& call) { attention_backward_sm80(call); };
 
 template <class T>
 void check(const Case& c) {
@@ -76,82 +73,25 @@ TEST_CASE("cuda attention_sm80 and its backward: tiles that no document needs ar
       Problem<bf16> x({1, 1, 1, dim, 256, 256, true, Documents::packed});
       for (int i = 0; i < 256; ++i) x.first_key.set(i, i / 128 * 128);
       const Reference expected(x);
-      const auto spoil = [&](Buffer<bf16>& values, const Layout& layout) {
-        for (int i = spoiled; i < spoiled + 128; ++i) values.set(layout.at(0, i, 0, 0), bf16(NAN));
-      };
-      spoil(x.k, x.kv_layout);
-      spoil(x.v, x.kv_layout);
+      spoil(x.k, x.kv_layout, spoiled, spoiled + 128);
+      spoil(x.v, x.kv_layout, spoiled, spoiled + 128);
       attention_forward_sm80(x.forward());
-      for (auto* values : {&x.q, &x.dout, &x.out}) spoil(*values, x.q_layout);
+      for (auto* values : {&x.q, &x.dout, &x.out}) spoil(*values, x.q_layout, spoiled, spoiled + 128);
       attention_backward_sm80(x.backward());
-      double error = 0;
-      for (int i = 128 - spoiled; i < 256 - spoiled; ++i)
-        for (int d = 0; d < dim; ++d) {
-          const std::size_t at_q = x.q_layout.at(0, i, 0, d), at_k = x.kv_layout.at(0, i, 0, d);
-          for (const double e : {x.out.at(at_q) - expected.out[at_q], x.dq.at(at_q) - expected.dq[at_q],
-                                 x.dk.at(at_k) - expected.dk[at_k], x.dv.at(at_k) - expected.dv[at_k]})
-            keep_largest(error, std::abs(e));
-        }
-      CHECK(error < 1.0 / 32);  // gradients up to about 2, in bf16
+      check_rows(x, expected, 128 - spoiled, 256 - spoiled);
     }
 }
 
 TEST_CASE("cuda attention_backward_sm80: keys in two parts, with out and lse over both, sum to the whole") {
-  Problem<f16> x({1, 2, 1, 64, 70, 130, false});
-  attention_forward_sm80(x.forward());
-  const Reference expected(x);
-  std::vector<double> dq(x.dq.size());
-  for (const int part : {0, 1}) {
-    AttentionBackward<f16> call = x.backward();
-    const int begin = part * 50, end = part == 0 ? 50 : 130, offset = begin * x.kv_layout.pitch();
-    call.forward.keys = end - begin;
-    call.forward.k += offset;
-    call.forward.v += offset;
-    call.dk += offset;
-    call.dv += offset;
-    attention_backward_sm80(call);
-    for (std::size_t i = 0; i < dq.size(); ++i) dq[i] += x.dq.at(i);
-  }
-  double error = 0;
-  for (int i = 0; i < x.c.queries; ++i)
-    for (int h = 0; h < x.c.heads; ++h)
-      for (int d = 0; d < x.c.dim; ++d) {
-        const std::size_t at = x.q_layout.at(0, i, h, d);
-        keep_largest(error, std::abs(dq[at] - expected.dq[at]));
-      }
-  CHECK(error < 1.0 / 512);
-  CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < 1.0 / 1024);
-  CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < 1.0 / 1024);
+  check_keys_in_parts(forward, backward);
 }
 
 TEST_CASE("cuda attention_backward_sm80: the same bits under every schedule") {
-  if (cuda_test::slow_build()) return;  // the kernels of the cases above, under one schedule
-  const Case c{2, 4, 1, 64, 130, 100, true, Documents::packed, true};
-  Problem<bf16> first(c);
-  attention_forward_sm80(first.forward());
-  attention_backward_sm80(first.backward());
-  under_schedules([&] {
-    Problem<bf16> again(c);
-    attention_forward_sm80(again.forward());
-    attention_backward_sm80(again.backward());
-    CHECK(same_bits(first.dq, again.dq));
-    CHECK(same_bits(first.dk, again.dk));
-    CHECK(same_bits(first.dv, again.dv));
-  });
+  check_same_bits<bf16>({2, 4, 1, 64, 130, 100, true, Documents::packed, true}, forward, backward);
 }
 
 TEST_CASE("cuda attention_backward_sm80: no queries leave keys without a gradient, no keys leave queries without one") {
-  Problem<bf16> x({1, 1, 1, 64, 5, 7, false});
-  AttentionBackward<bf16> call = x.backward();
-  call.forward.queries = 0;
-  attention_backward_sm80(call);
-  CHECK(worst(x.dk, std::vector<double>(x.dk.size()), x.kv_layout, 7) == 0);
-  CHECK(worst(x.dv, std::vector<double>(x.dv.size()), x.kv_layout, 7) == 0);
-  call = x.backward();
-  call.forward.keys = 0;
-  attention_forward_sm80(call.forward);
-  attention_backward_sm80(call);
-  CHECK(worst(x.dq, std::vector<double>(x.dq.size()), x.q_layout, 7) == 0);
+  check_nothing_to_see<bf16>({1, 1, 1, 64, 5, 7, false}, forward, backward);
 }
 
 TEST_CASE("cuda attention_backward_sm80: calls it cannot take are refused with the constraint") {

@@ -1,8 +1,9 @@
-// Attention problems and their results in f64, for the tests of attention in 16 bits: causal and not, grouped heads,
+// Attention problems and their results in f64, for the tests of attention: causal and not, grouped heads,
 // ragged lengths, padded head dims, wide pitches, documents, queries that see nothing, the gradient of the log-sum-exp.
 // Read next: tests/cuda/attention_backward_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -177,17 +178,24 @@ struct AttentionReference {
   }
 };
 
-/// The largest difference, divided by 1 + the largest expected value; infinite for NaN. Between tokens the values must
-/// still be `untouched`.
+/// The largest difference; infinite for NaN. Between tokens the values must still be `untouched`.
 template <class T>
-double worst(const Buffer<T>& got, const std::vector<double>& expected, const HeadsLayout& layout, double untouched) {
-  double error = 0, largest = 0;
+double largest_error(const Buffer<T>& got, const std::vector<double>& expected, const HeadsLayout& layout,
+                     double untouched) {
+  double error = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const bool between = static_cast<int>(i) % layout.pitch() >= layout.heads * layout.dim;
     keep_largest(error, std::abs(got.at(i) - (between ? untouched : expected[i])));
-    largest = std::max(largest, std::abs(expected[i]));
   }
-  return error / (1 + largest);
+  return error;
+}
+
+/// The same, divided by 1 + the largest expected value.
+template <class T>
+double worst(const Buffer<T>& got, const std::vector<double>& expected, const HeadsLayout& layout, double untouched) {
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  return largest_error(got, expected, layout, untouched) / (1 + largest);
 }
 
 /// Checks out and lse of a forward kernel. out and the softmax weights are rounded to T once each.
@@ -210,6 +218,93 @@ void check_backward(const AttentionProblem<T>& x, const AttentionReference& expe
   CHECK(worst(x.dq, expected.dq, x.q_layout, 7) < step);
   CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < step);
   CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < step);
+}
+
+/// Checks rows [begin, end) of all results of x, which has one sequence and one head.
+template <class T>
+void check_rows(const AttentionProblem<T>& x, const AttentionReference& expected, int begin, int end) {
+  double error = 0;
+  for (int i = begin; i < end; ++i)
+    for (int d = 0; d < x.c.dim; ++d) {
+      const std::size_t at_q = x.q_layout.at(0, i, 0, d), at_k = x.kv_layout.at(0, i, 0, d);
+      for (const double e : {x.out.at(at_q) - expected.out[at_q], x.dq.at(at_q) - expected.dq[at_q],
+                             x.dk.at(at_k) - expected.dk[at_k], x.dv.at(at_k) - expected.dv[at_k]})
+        keep_largest(error, std::abs(e));
+    }
+  CHECK(error < 1.0 / 32);  // gradients up to about 2, in bf16
+}
+
+/// Makes the first number of rows [begin, end) NaN.
+template <class T>
+void spoil(Buffer<T>& values, const HeadsLayout& layout, int begin, int end) {
+  for (int i = begin; i < end; ++i) values.set(layout.at(0, i, 0, 0), T(NAN));
+}
+
+/// Backward for the keys in two parts, with out and lse over both: the parts' gradients sum to the whole.
+template <class Forward, class Backward>
+void check_keys_in_parts(const Forward& forward, const Backward& backward) {
+  using trireme::f16;
+  AttentionProblem<f16> x({1, 2, 1, 64, 70, 130, false});
+  forward(x.forward());
+  const AttentionReference expected(x);
+  std::vector<double> dq(x.dq.size());
+  for (const int part : {0, 1}) {
+    trireme::cuda::AttentionBackward<f16> call = x.backward();
+    const int begin = part * 50, end = part == 0 ? 50 : 130, offset = begin * x.kv_layout.pitch();
+    call.forward.keys = end - begin;
+    for (const f16** values : {&call.forward.k, &call.forward.v}) *values += offset;
+    for (f16** values : {&call.dk, &call.dv}) *values += offset;
+    backward(call);
+    for (std::size_t i = 0; i < dq.size(); ++i) dq[i] += x.dq.at(i);
+  }
+  double error = 0;
+  for (int i = 0; i < x.c.queries; ++i)
+    for (int h = 0; h < x.c.heads; ++h)
+      for (int d = 0; d < x.c.dim; ++d) {
+        const std::size_t at = x.q_layout.at(0, i, h, d);
+        keep_largest(error, std::abs(dq[at] - expected.dq[at]));
+      }
+  CHECK(error < 1.0 / 512);
+  CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < 1.0 / 1024);
+  CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < 1.0 / 1024);
+}
+
+/// All results have the same bits under every schedule. Slow builds have one schedule, and leave this out.
+template <class T, class Forward, class Backward>
+void check_same_bits(const AttentionCase& c, const Forward& forward, const Backward& backward) {
+  if (slow_build()) return;
+  AttentionProblem<T> first(c);
+  forward(first.forward());
+  backward(first.backward());
+  under_schedules([&] {
+    AttentionProblem<T> again(c);
+    forward(again.forward());
+    backward(again.backward());
+    CHECK(same_bits(first.lse, again.lse));
+    for (const auto result :
+         {&AttentionProblem<T>::out, &AttentionProblem<T>::dq, &AttentionProblem<T>::dk, &AttentionProblem<T>::dv})
+      CHECK(same_bits(first.*result, again.*result));
+  });
+}
+
+/// Without queries, keys have no gradient; without keys, queries have none, and out is 0.
+template <class T, class Forward, class Backward>
+void check_nothing_to_see(const AttentionCase& c, const Forward& forward, const Backward& backward) {
+  AttentionProblem<T> x(c);
+  auto call = x.backward();
+  call.forward.queries = 0;
+  forward(call.forward);
+  CHECK(x.out.at(0) == 7);
+  backward(call);
+  CHECK(worst(x.dk, std::vector<double>(x.dk.size()), x.kv_layout, 7) == 0);
+  CHECK(worst(x.dv, std::vector<double>(x.dv.size()), x.kv_layout, 7) == 0);
+  call = x.backward();
+  call.forward.keys = 0;
+  forward(call.forward);
+  CHECK(x.lse.at(0) == -INFINITY);
+  backward(call);
+  CHECK(worst(x.out, std::vector<double>(x.out.size()), x.q_layout, 7) == 0);
+  CHECK(worst(x.dq, std::vector<double>(x.dq.size()), x.q_layout, 7) == 0);
 }
 
 }  // namespace cuda_test

@@ -8,12 +8,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::Documents;
-using cuda_test::keep_largest;
-using cuda_test::same_bits;
-using cuda_test::under_schedules;
-using cuda_test::worst;
+using namespace cuda_test;
 using Case = cuda_test::AttentionCase;
 using Reference = cuda_test::AttentionReference;
 template <class T>
@@ -21,6 +16,9 @@ using Problem = cuda_test::AttentionProblem<T>;
 
 namespace attention_sm90_test {
 namespace {
+
+const auto forward = [](const auto& call) { attention_forward_sm90(call); };
+const auto backward = [](const auto& call) { attention_backward_sm90(call); };
 
 template <class T>
 void check(const Case& c) {
@@ -100,21 +98,11 @@ TEST_CASE("cuda attention_sm90 and its backward: tiles that no document needs ar
       for (int i = 0; i < all; ++i) x.first_key.set(i, i / length * length);
       const Reference expected(x);
       const int begin = first ? 0 : length, end = first ? length : all;
-      for (int i = begin; i < end; ++i)
-        for (auto* values : {&x.k, &x.v}) values->set(x.kv_layout.at(0, i, 0, 0), bf16(NAN));
+      for (auto* values : {&x.k, &x.v}) spoil(*values, x.kv_layout, begin, end);
       attention_forward_sm90(x.forward());
-      for (int i = begin; i < end; ++i)
-        for (auto* values : {&x.q, &x.dout, &x.out}) values->set(x.q_layout.at(0, i, 0, 0), bf16(NAN));
+      for (auto* values : {&x.q, &x.dout, &x.out}) spoil(*values, x.q_layout, begin, end);
       attention_backward_sm90(x.backward());
-      double error = 0;
-      for (int i = first ? length : 0; i < (first ? all : length); ++i)
-        for (int d = 0; d < dim; ++d) {
-          const std::size_t at_q = x.q_layout.at(0, i, 0, d), at_k = x.kv_layout.at(0, i, 0, d);
-          for (const double e : {x.out.at(at_q) - expected.out[at_q], x.dq.at(at_q) - expected.dq[at_q],
-                                 x.dk.at(at_k) - expected.dk[at_k], x.dv.at(at_k) - expected.dv[at_k]})
-            keep_largest(error, std::abs(e));
-        }
-      CHECK(error < 1.0 / 32);  // gradients up to about 2, in bf16
+      check_rows(x, expected, first ? length : 0, first ? all : length);
     }
   }
 }
@@ -127,69 +115,15 @@ TEST_CASE("cuda attention_backward_sm90: the gradient of the log-sum-exp") {
 }
 
 TEST_CASE("cuda attention_backward_sm90: keys in two parts, with out and lse over both, sum to the whole") {
-  Problem<f16> x({1, 2, 1, 64, 70, 130, false});
-  attention_forward_sm90(x.forward());
-  const Reference expected(x);
-  std::vector<double> dq(x.dq.size());
-  for (const int part : {0, 1}) {
-    AttentionBackward<f16> call = x.backward();
-    const int begin = part * 50, end = part == 0 ? 50 : 130, offset = begin * x.kv_layout.pitch();
-    call.forward.keys = end - begin;
-    for (const f16** values : {&call.forward.k, &call.forward.v}) *values += offset;
-    for (f16** values : {&call.dk, &call.dv}) *values += offset;
-    attention_backward_sm90(call);
-    for (std::size_t i = 0; i < dq.size(); ++i) dq[i] += x.dq.at(i);
-  }
-  double error = 0;
-  for (int i = 0; i < x.c.queries; ++i)
-    for (int h = 0; h < x.c.heads; ++h)
-      for (int d = 0; d < x.c.dim; ++d) {
-        const std::size_t at = x.q_layout.at(0, i, h, d);
-        keep_largest(error, std::abs(dq[at] - expected.dq[at]));
-      }
-  CHECK(error < 1.0 / 512);
-  CHECK(worst(x.dk, expected.dk, x.kv_layout, 7) < 1.0 / 1024);
-  CHECK(worst(x.dv, expected.dv, x.kv_layout, 7) < 1.0 / 1024);
+  check_keys_in_parts(forward, backward);
 }
 
 TEST_CASE("cuda attention_sm90 and its backward: the same bits under every schedule") {
-  if (cuda_test::slow_build()) return;  // the kernels of the cases above, under one schedule
-  const Case c{2, 4, 1, 64, 200, 260, true, Documents::packed};
-  Problem<bf16> first(c);
-  attention_forward_sm90(first.forward());
-  attention_backward_sm90(first.backward());
-  under_schedules([&] {
-    Problem<bf16> again(c);
-    attention_forward_sm90(again.forward());
-    attention_backward_sm90(again.backward());
-    CHECK(same_bits(first.out, again.out));
-    CHECK(same_bits(first.lse, again.lse));
-    CHECK(same_bits(first.dq, again.dq));
-    CHECK(same_bits(first.dk, again.dk));
-    CHECK(same_bits(first.dv, again.dv));
-  });
+  check_same_bits<bf16>({2, 4, 1, 64, 200, 260, true, Documents::packed}, forward, backward);
 }
 
 TEST_CASE("cuda attention_sm90 and its backward: no queries, no keys") {
-  Problem<bf16> x({1, 2, 1, 64, 5, 7, false});
-  AttentionForward<bf16> call = x.forward();
-  call.queries = 0;
-  attention_forward_sm90(call);
-  CHECK(x.out.at(0) == 7);
-  call = x.forward();
-  call.keys = 0;
-  attention_forward_sm90(call);
-  CHECK(x.out.at(0) == 0);
-  CHECK(x.lse.at(0) == -INFINITY);
-  AttentionBackward<bf16> backward = x.backward();
-  backward.forward.keys = 0;
-  attention_backward_sm90(backward);
-  CHECK(worst(x.dq, std::vector<double>(x.dq.size()), x.q_layout, 7) == 0);
-  backward = x.backward();
-  backward.forward.queries = 0;
-  attention_backward_sm90(backward);
-  CHECK(worst(x.dk, std::vector<double>(x.dk.size()), x.kv_layout, 7) == 0);
-  CHECK(worst(x.dv, std::vector<double>(x.dv.size()), x.kv_layout, 7) == 0);
+  check_nothing_to_see<bf16>({1, 2, 1, 64, 5, 7, false}, forward, backward);
 }
 
 TEST_CASE("cuda attention_sm90 and its backward: calls it cannot take are refused with the constraint") {
