@@ -13,8 +13,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::report_of;
+using namespace cuda_test;
 
 namespace bounds_test {
 namespace {

@@ -3,16 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "cuda/kernels/cross_entropy.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::keep_largest;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace cross_entropy_test {
 namespace {

@@ -10,9 +10,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::error;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace elementwise_test {
 namespace {

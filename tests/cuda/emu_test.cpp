@@ -2,16 +2,12 @@
 // where the same tests check the inline assembly of cuda/device/nvcc.h.
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include "cuda/device/device.h"
 #include "tests/cuda/support.h"
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::error_of;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace emu_test {
 namespace {

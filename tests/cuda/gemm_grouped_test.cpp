@@ -11,9 +11,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::under_schedule;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace gemm_grouped_test {
 namespace {

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <memory>
 
 #include "cuda/kernels/gemm_store.h"
 #include "tests/cuda/support.h"
@@ -15,9 +14,7 @@ namespace gemm_test {
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::under_schedule;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 /// Steps of an epilogue.
 inline constexpr unsigned kBias = 1, kBefore = 2, kResidual = 4, kAccumulate = 8;

@@ -11,11 +11,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::coded;
-using cuda_test::compare;
-using cuda_test::decoded;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace hopper_tma_test {
 namespace {

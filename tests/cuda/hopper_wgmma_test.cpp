@@ -13,8 +13,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::compare;
+using namespace cuda_test;
 
 namespace hopper_wgmma_test {
 namespace {

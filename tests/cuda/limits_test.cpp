@@ -9,8 +9,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::error_of;
+using namespace cuda_test;
 using testing::contains;
 
 namespace limits_test {

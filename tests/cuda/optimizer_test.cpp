@@ -13,9 +13,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::keep_largest;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace optimizer_test {
 namespace {

@@ -12,8 +12,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::error_of;
+using namespace cuda_test;
 
 namespace planted_wgmma_test {
 namespace {

@@ -11,8 +11,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::error_of;
+using namespace cuda_test;
 
 namespace race_test {
 namespace {

@@ -11,8 +11,7 @@
 #include "tests/cuda/support.h"
 
 using namespace trireme;
-using cuda_test::Buffer;
-using cuda_test::under_schedule;
+using namespace cuda_test;
 
 namespace rank_order_test {
 namespace {

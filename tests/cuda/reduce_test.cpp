@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "cuda/kernels/reduce.h"
 #include "cuda/kernels/softmax.h"
@@ -11,10 +10,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::error;
-using cuda_test::under_schedule;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace reduce_test {
 namespace {

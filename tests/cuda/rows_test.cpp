@@ -12,9 +12,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::keep_largest;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 using testing::same_bits;
 
 namespace rows_test {

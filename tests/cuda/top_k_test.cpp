@@ -10,8 +10,7 @@
 
 using namespace trireme;
 using namespace trireme::cuda;
-using cuda_test::Buffer;
-using cuda_test::under_schedules;
+using namespace cuda_test;
 
 namespace top_k_test {
 namespace {
