@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 
+#include "cuda/runtime/emulated.h"
 #include "parallel/comm/nccl/group.h"
 #include "parallel/comm/progress_board.h"
 #include "tests/comm/fake_nccl.h"
@@ -55,8 +56,11 @@ class Boards {
   std::set<int> hidden_;
 };
 
+using Group = std::shared_ptr<ProcessGroup>;
+
 /// What a test's ranks share, and how a rank makes its group.
 struct Machine {
+  const cuda::ScopedEmulatedDevice device;
   std::shared_ptr<Fabric> fabric = std::make_shared<Fabric>();
   Boards boards;
   ProcessGroup::Deadline deadline = patience;
@@ -67,7 +71,7 @@ struct Machine {
   std::shared_ptr<FakeNccl> library(int rank, Compute compute = Compute::on_host) const {
     return std::make_shared<FakeNccl>(fabric, fmt::format("GPU {}", rank), compute);
   }
-  std::shared_ptr<ProcessGroup> group(const std::shared_ptr<ProcessGroup>& host, const std::shared_ptr<FakeNccl>& api) {
+  Group group(const Group& host, const std::shared_ptr<FakeNccl>& api) {
     return comm::nccl_group(
         host, api,
         {.deadline = deadline,
@@ -76,9 +80,7 @@ struct Machine {
          .open_board = [this, rank = host->rank()](std::uint64_t instance) { return boards.open(instance, rank); },
          .fastest = fastest});
   }
-  std::shared_ptr<ProcessGroup> group(const std::shared_ptr<ProcessGroup>& host) {
-    return group(host, library(host->rank()));
-  }
+  Group group(const Group& host) { return group(host, library(host->rank())); }
 
  private:
   void note(const std::exception_ptr& error) {
@@ -95,10 +97,8 @@ struct Machine {
 
 /// The error that comes out when the ranks run `body`; all ranks must end.
 inline Error error_of(Machine& machine, int ranks, const std::function<void(ProcessGroup&)>& body) {
-  return thrown_by([&] {
-    run_thread_ranks(ranks, 1, patience,
-                     [&](const std::shared_ptr<ProcessGroup>& world) { body(*machine.group(world)); });
-  });
+  return thrown_by(
+      [&] { run_thread_ranks(ranks, 1, patience, [&](const Group& world) { body(*machine.group(world)); }); });
 }
 
 }  // namespace trireme::testing

@@ -8,9 +8,7 @@
 #include <future>
 #include <random>
 #include <thread>
-#include <tuple>
 
-#include "cuda/runtime/emulated.h"
 #include "tests/comm/device_support.h"
 #include "tests/comm/fake_machine.h"
 #include "tests/comm/patience.h"
@@ -19,13 +17,12 @@
 using namespace trireme;
 using namespace std::chrono_literals;
 using trireme::testing::error_of;
+using trireme::testing::Group;
 using trireme::testing::Machine;
 using trireme::testing::on_device;
 using trireme::testing::says;
 
 namespace {
-
-using Group = std::shared_ptr<ProcessGroup>;
 
 float* floats(const Tensor& x) { return static_cast<float*>(x.device_address()); }
 
@@ -39,7 +36,6 @@ void finish(testing::FakeNccl& api) {
 }  // namespace
 
 TEST_CASE("nccl messages overtake those with other tags, and wait for those without recv") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const Group group = machine.group(world);
@@ -62,7 +58,6 @@ TEST_CASE("nccl messages overtake those with other tags, and wait for those with
 // then do the GPUs begin.
 TEST_CASE(
     "an nccl message comes after the kernels before it and before those after its wait; no host waits for a GPU") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
@@ -95,7 +90,6 @@ TEST_CASE(
 // message for `a` was sent first. Both messages are sent long before the kernels begin: each must wait for the kernels
 // before its recv, and must not hold up the other.
 TEST_CASE("nccl messages wait for the kernels before their recvs, without a deadlock") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
@@ -129,7 +123,6 @@ TEST_CASE("nccl messages wait for the kernels before their recvs, without a dead
 // kernels fill and read the tensors, and collectives come in between. There is no deadlock as long as a send does not
 // wait for its recv.
 TEST_CASE("nccl messages in any order, among kernels and collectives") {
-  const cuda::ScopedEmulatedDevice device;
   struct Planned {
     int from, to, tag;
     std::int64_t count;
@@ -203,7 +196,6 @@ TEST_CASE("nccl messages in any order, among kernels and collectives") {
 // If the watching thread waited for the thread that queues the collective, it would not queue the message that the
 // other ranks wait for before they join the collective.
 TEST_CASE("a first nccl message gets through while its sender connects for a collective") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const Group group = machine.group(world);
@@ -216,7 +208,6 @@ TEST_CASE("a first nccl message gets through while its sender connects for a col
 }
 
 TEST_CASE("an nccl recv is found done whatever came before it, and whoever took its announcement") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const auto poll = [](Work& work) { testing::verify(testing::eventually([&] { return work.done(); }), "never done"); };
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
@@ -239,7 +230,6 @@ TEST_CASE("an nccl recv is found done whatever came before it, and whoever took 
 }
 
 TEST_CASE("what was sent last arrives though the sender's group ends") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.fabric = std::make_shared<testing::Fabric>(testing::Sends::buffered);
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
@@ -264,7 +254,6 @@ TEST_CASE("what was sent last arrives though the sender's group ends") {
 }
 
 TEST_CASE("ranks that differ about an nccl message are told so") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = error_of(machine, 2, [](ProcessGroup& world) {
     if (world.rank() == 0) world.send(on_device({40}, 1.0), 1, 3).wait();
@@ -276,7 +265,6 @@ TEST_CASE("ranks that differ about an nccl message are told so") {
 }
 
 TEST_CASE("an nccl message that stays on the sender's GPU is named by who waits for it") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 300ms;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
@@ -306,7 +294,6 @@ TEST_CASE("an nccl message that stays on the sender's GPU is named by who waits 
 }
 
 TEST_CASE("an nccl message that nobody receives is an error at its group's end") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 200ms;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
@@ -324,7 +311,6 @@ TEST_CASE("an nccl message that nobody receives is an error at its group's end")
 }
 
 TEST_CASE("a rank's own error comes out though its nccl messages are under way") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = error_of(machine, 2, [](ProcessGroup& world) {
     if (world.rank() == 0) {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <future>
 
-#include "cuda/runtime/emulated.h"
 #include "parallel/comm/nccl/group.h"
 #include "parallel/comm/nccl/launch.h"
 #include "parallel/comm/nccl/operation.h"
@@ -19,19 +18,13 @@
 using namespace trireme;
 using namespace std::chrono_literals;
 using trireme::testing::error_of;
+using trireme::testing::Group;
 using trireme::testing::Machine;
 using trireme::testing::on_device;
 using trireme::testing::says;
 using trireme::testing::thrown_by;
 
-namespace {
-
-using Group = std::shared_ptr<ProcessGroup>;
-
-}  // namespace
-
 TEST_CASE("nccl groups pass the suite, with tensors on the device and on the host") {
-  const cuda::ScopedEmulatedDevice device;
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     Machine machine;
@@ -47,7 +40,6 @@ TEST_CASE("nccl groups pass the suite, with tensors on the device and on the hos
 }
 
 TEST_CASE("nccl groups sum in rank order: the host group's bits") {
-  const cuda::ScopedEmulatedDevice device;
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     Machine machine;
@@ -58,7 +50,6 @@ TEST_CASE("nccl groups sum in rank order: the host group's bits") {
 }
 
 TEST_CASE("nccl groups that may sum in any order: by NCCL where the caller allows it, in rank order elsewhere") {
-  const cuda::ScopedEmulatedDevice device;
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     Machine machine;
@@ -79,7 +70,6 @@ TEST_CASE("nccl groups that may sum in any order: by NCCL where the caller allow
 }
 
 TEST_CASE("ranks that allow different orders are told so") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.fastest = SumOrder::any;
   const Error error = error_of(machine, 2, [](ProcessGroup& world) {
@@ -91,7 +81,6 @@ TEST_CASE("ranks that allow different orders are told so") {
 }
 
 TEST_CASE("nccl groups can be verified") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = thrown_by([&] {
     run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
@@ -105,7 +94,6 @@ TEST_CASE("nccl groups can be verified") {
 
 // The host runs ahead: it queues a write, a broadcast, a gather and the reads, and only then does the GPU begin.
 TEST_CASE("an operation comes after the kernels before it and before those after its wait; the host waits for none") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
     const auto api = machine.library(world->rank(), testing::Compute::queued);
@@ -156,7 +144,6 @@ TEST_CASE("time counts from an operation's turn, not from its call") {
 }
 
 TEST_CASE("the deadline of an nccl operation names it, its group and who is missing") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 300ms;
   const auto join = [](ProcessGroup& world) {
@@ -188,7 +175,6 @@ TEST_CASE("the deadline of an nccl operation names it, its group and who is miss
 }
 
 TEST_CASE("ranks that cannot be seen are reported as such") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 200ms;
   machine.boards.hide(1);
@@ -209,7 +195,6 @@ TEST_CASE("ranks that cannot be seen are reported as such") {
 }
 
 TEST_CASE("nccl operations that differ between ranks are found while they hang") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = error_of(machine, 3, [](ProcessGroup& world) {
     const Tensor x = on_device({64}, 1.0), y = on_device({3, 64}, 1.0);
@@ -223,7 +208,6 @@ TEST_CASE("nccl operations that differ between ranks are found while they hang")
 }
 
 TEST_CASE("an error that nccl reports ends the wait, and names the operation") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = error_of(machine, 2, [&](ProcessGroup& world) {
     const Tensor x = on_device({64}, 1.0);
@@ -237,7 +221,6 @@ TEST_CASE("an error that nccl reports ends the wait, and names the operation") {
 }
 
 TEST_CASE("a rank's own error comes out, and the others' waits end") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   machine.deadline = 1s;
   const Error error = error_of(machine, 3, [](ProcessGroup& world) {
@@ -252,7 +235,6 @@ TEST_CASE("a rank's own error comes out, and the others' waits end") {
 }
 
 TEST_CASE("two ranks on one GPU are refused by name") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = thrown_by([&] {
     run_thread_ranks(3, 1, testing::patience, [&](const Group& world) {
@@ -264,7 +246,6 @@ TEST_CASE("two ranks on one GPU are refused by name") {
 }
 
 TEST_CASE("a communicator that never forms is an error, too") {
-  const cuda::ScopedEmulatedDevice device;
   Machine machine;
   const Error error = thrown_by([&] {
     run_thread_ranks(2, 1, testing::patience, [&](const Group& world) {
