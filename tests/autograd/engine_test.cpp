@@ -9,12 +9,6 @@ using namespace trireme::testing;
 
 namespace {
 
-Tensor leaf(const Shape& shape, std::uint64_t stream) {
-  Tensor x = random(shape, stream);
-  require_grad(x);
-  return x;
-}
-
 struct Miscounted : Op {
   static constexpr const char* name = "miscounted";
   std::size_t count = 0;

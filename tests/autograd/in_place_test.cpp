@@ -6,16 +6,6 @@ using namespace trireme;
 using namespace trireme::testing;
 
 namespace in_place_test {
-namespace {
-
-Tensor leaf(const Shape& shape, std::uint64_t stream) {
-  Tensor x = random(shape, stream);
-  require_grad(x);
-  return x;
-}
-
-}  // namespace
-
 TEST_CASE("in place: the values of the operators that make new tensors, seen through every view") {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     const Tensor start = random({3, 4}, 1, dtype), y = random({3, 4}, 2, dtype), row = random({4}, 3, dtype);

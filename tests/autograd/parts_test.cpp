@@ -6,16 +6,6 @@ using namespace trireme;
 using namespace trireme::testing;
 
 namespace parts_test {
-namespace {
-
-Tensor leaf(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64) {
-  Tensor x = random(shape, stream, dtype);
-  require_grad(x);
-  return x;
-}
-
-}  // namespace
-
 TEST_CASE("parts are views") {
   const Tensor x = leaf({4, 3, 2}, 1);
   for (const Tensor& part : unbind(x, 1)) {

@@ -12,12 +12,6 @@ using namespace trireme::testing;
 namespace retain_graph_test {
 namespace {
 
-Tensor leaf(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64) {
-  Tensor x = random(shape, stream, dtype);
-  require_grad(x);
-  return x;
-}
-
 constexpr BackwardOptions retain{.retain_graph = true};
 
 }  // namespace

@@ -12,12 +12,6 @@ using namespace trireme::testing;
 namespace saved_versions_test {
 namespace {
 
-Tensor leaf(const Shape& shape, std::uint64_t stream) {
-  Tensor x = random(shape, stream);
-  require_grad(x);
-  return x;
-}
-
 /// What backward says if `write` changes x after y = f(x); empty if nothing.
 std::string said(const std::function<Tensor(const Tensor&)>& f, const std::function<void(Tensor&)>& write) {
   Tensor x = leaf({2, 3}, 1);

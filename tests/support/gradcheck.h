@@ -23,6 +23,13 @@ namespace trireme::testing {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
+/// Random numbers that need a gradient.
+inline Tensor leaf(const Shape& shape, std::uint64_t stream, DType dtype = DType::f64) {
+  Tensor x = random(shape, stream, dtype);
+  require_grad(x);
+  return x;
+}
+
 inline double weighted_sum(const Tensor& y) {
   const Tensor dense = contiguous(cast(y, DType::f64));
   double total = 0;
