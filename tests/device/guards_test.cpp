@@ -14,7 +14,7 @@ namespace {
 /// Compares the copies of weights on two ranks, after damage to the second rank's if `damaged`. Returns the message of
 /// the error; empty if there is none.
 std::string compared(std::int64_t zero, bool damaged) {
-  GptOptions o = parity_options("dp=2", 2);
+  GptOptions o = training_options("dp=2", 2);
   o.model.config.layers = 1;
   o.model.config.width = 16;
   o.precision.device = name(Device::cuda);
@@ -37,7 +37,7 @@ std::string compared(std::int64_t zero, bool damaged) {
 }  // namespace
 
 TEST_CASE("device: optimizer state on a GPU is compared in turns, and all of it before a save") {
-  GptOptions o = parity_options("dp=2", 2);
+  GptOptions o = training_options("dp=2", 2);
   o.model.config.layers = 1;
   o.model.config.width = 16;
   o.precision.device = name(Device::cuda);

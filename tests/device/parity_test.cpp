@@ -12,7 +12,7 @@ using namespace trireme::testing;
 namespace {
 
 GptOptions options(const std::string& mesh, std::int64_t micro_batches = 2) {
-  GptOptions o = parity_options(mesh, micro_batches);
+  GptOptions o = training_options(mesh, micro_batches);
   o.model.config.layers = 2;
   o.model.config.width = 32;
   o.precision.device = name(Device::cuda);

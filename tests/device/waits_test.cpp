@@ -17,7 +17,6 @@
 #include "tests/support/events.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
-#include "train/launch/ranks.h"
 #include "train/loop/guards.h"
 #include "train/report/profiling.h"
 

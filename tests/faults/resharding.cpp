@@ -13,6 +13,7 @@
 #include "core/io.h"
 #include "data/char_tokenizer.h"
 #include "parallel/checkpoint/compare.h"
+#include "tests/support/batches.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/validate_gpt.h"
 #include "train/launch/ranks.h"
@@ -68,17 +69,6 @@ RunIdentity identity() {
   return {.seed = 7, .tokenizer = CharTokenizer(std::move(characters)).to_json()};
 }
 
-Batch some_batch(std::int64_t first, std::int64_t count) {
-  const Tensor inputs = Tensor::empty({count, 8}, DType::i32), targets = Tensor::empty({count, 8}, DType::i32);
-  for (std::int64_t i = 0; i < count * 8; ++i) {
-    inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i) * 7 % 65);
-    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>((first * 8 + i + 1) * 7 % 65);
-  }
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < count; ++i) ids.push_back(first + i);
-  return token_batch(inputs, targets, std::move(ids));
-}
-
 /// Runs f(trainer, options, mesh) on every rank.
 template <class F>
 void on(const Layout& layout, const F& f) {
@@ -95,7 +85,7 @@ void make_original(const fs::path& out) {
   on(layouts[0], [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
     const BatchPlan plan = o.batch_sizes().on_rank(mesh.coord(Axis::dp));
     for (int step = 0; step < 2; ++step) {
-      const auto next = [&](int i) { return some_batch(plan.first_sample(48 * step, i), 2); };
+      const auto next = [&](int i) { return testing::made_up_batch(plan.first_sample(48 * step, i), 2, 8, 65); };
       trainer.gradients(next, 1.0 / 384);
       trainer.update(1e-2, trainer.gradient_norm());
     }

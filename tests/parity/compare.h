@@ -9,12 +9,9 @@
 
 #include "check/parity/models.h"
 #include "check/parity/rounding.h"
-#include "core/parallel_for.h"
-#include "train/gpt/validate_gpt.h"
+#include "tests/parity/training.h"
 
 namespace trireme::testing {
-
-inline constexpr std::int64_t parity_global_batch = 8;
 
 using Meshes = std::vector<std::string>;
 using WrapWorld = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
@@ -26,16 +23,6 @@ inline void make_llama(GptConfig& c) {
   c.positions = PositionEncoding::rope;
   c.bias = false;
   c.tied = false;
-}
-
-inline GptOptions parity_options(const std::string& mesh, std::int64_t micro_batches = 1) {
-  GptOptions o;
-  o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
-  o.model.vocab = 65;  // not a multiple of any tp here, so there is padding
-  o.mesh.axes = mesh;
-  o.batch.global_batch = parity_global_batch;
-  o.batch.micro_batches = micro_batches;
-  return o;
 }
 
 /// Runs one thread per rank. `wrap` may wrap the world group of each rank.

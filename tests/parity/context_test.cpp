@@ -14,7 +14,7 @@ const Meshes meshes = {"cp=2", "cp=4", "dp=2,cp=2", "cp=2,tp=2", "pp=2,cp=2", "d
 
 void check_both(const std::string& what, const std::string& mesh, const std::function<void(GptOptions&)>& change) {
   for (const ContextParallel method : {ContextParallel::ring, ContextParallel::ulysses}) {
-    GptOptions o = parity_options(mesh, 2);
+    GptOptions o = training_options(mesh, 2);
     o.mesh.context_parallel = method;
     change(o);
     check_parity(o, fmt::format("{} on {}, {}", what, mesh, method == ContextParallel::ring ? "ring" : "ulysses"));
@@ -25,14 +25,14 @@ void check_both(const std::string& what, const std::string& mesh, const std::fun
 
 TEST_CASE("a sequence cut over cp equals one rank, with dropout by global position") {
   for (const std::string& mesh : meshes) check_both("gpt2", mesh, [](GptOptions& o) { o.model.config.dropout = 0.1; });
-  check_parity(parity_options("cp=8"), "more ranks than heads, by the ring");
+  check_parity(training_options("cp=8"), "more ranks than heads, by the ring");
 }
 
 TEST_CASE("documents in a sequence stay apart on every mesh") {
   const auto mask = [](GptOptions& o) { o.model.config.document_separator = 0; };
   for (const std::string& mesh : meshes) check_both("documents", mesh, mask);
   for (const std::string& mesh : Meshes{"dp=2", "tp=2", "pp=2"}) {
-    GptOptions o = parity_options(mesh, 4);
+    GptOptions o = training_options(mesh, 4);
     mask(o);
     check_parity(o, "documents on " + mesh);
   }
@@ -52,7 +52,7 @@ TEST_CASE("rotary positions and grouped heads under cp, with sequence parallelis
     }
   }
   for (const std::string& mesh : Meshes{"cp=4", "cp=2,tp=2", "cp=2,tp=4"}) {  // fewer key-value heads than ranks
-    GptOptions o = parity_options(mesh);
+    GptOptions o = training_options(mesh);
     make_llama(o.model.config);
     o.model.config.kv_heads = 1;
     check_parity(o, "one key-value head on " + mesh);
@@ -64,7 +64,7 @@ TEST_CASE("a forgotten sum over cp shows in every gradient") {
     if (x.dtype() != DType::f32) sum();
   };
   const ParityReport report = compare_with_one_rank(
-      parity_options("cp=2"), [&](auto world) { return std::make_shared<FaultyGroup>(world, "data", forget); });
+      training_options("cp=2"), [&](auto world) { return std::make_shared<FaultyGroup>(world, "data", forget); });
   for (const ParityReport::Row& row : report.rows) CHECK_MESSAGE(row.gradient > 0.1, row.name);
 }
 

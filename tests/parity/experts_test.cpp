@@ -10,14 +10,9 @@
 #include <cmath>
 #include <mutex>
 
-#include "check/parity/models.h"
-#include "core/parallel_for.h"
-#include "tests/support/batches.h"
+#include "tests/parity/compare.h"
 #include "tests/support/elements.h"
 #include "tests/support/tensors.h"
-#include "train/gpt/gpt_setup.h"
-#include "train/gpt/validate_gpt.h"
-#include "train/step/trainer.h"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -25,46 +20,20 @@ using namespace trireme::testing;
 namespace experts_test {
 namespace {
 
-constexpr double tolerance = 1e-5;  // as in parity_test.cpp
-using Meshes = std::vector<std::string>;
-
 GptOptions options(const std::string& mesh, const nn::ExpertsOptions& experts, std::int64_t micro_batches = 1) {
-  GptOptions o;
-  o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65, .experts = experts};
-  o.model.vocab = 65;
-  o.mesh.axes = mesh;
-  o.batch.global_batch = 8;
-  o.batch.micro_batches = micro_batches;
-  resolve(o, 0);
-  validate(o);
+  GptOptions o = training_options(mesh, micro_batches);
+  o.model.config.experts = experts;
   return o;
 }
 
-/// Runs `body` on every rank of the options' mesh, one thread each.
-void on_ranks(const GptOptions& o, const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {
-  run_thread_ranks(o.mesh.shape.ranks(), 1, ProcessGroup::Deadline(1800), body);
-}
-
-void check_equal(const GptOptions& o) {
-  set_threads(1);
-  const Parity parity(o, parity_reference(o, gpt_parity(o.model.config)));
-  std::mutex mutex;
-  on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const ParityReport report = parity.compare(world);
-    const std::scoped_lock lock(mutex);
-    if (world->rank() == 0)
-      CHECK_MESSAGE(report.largest() <= tolerance, to_string(o.mesh.shape), "\n", parity_table(report, 5));
-  });
-}
+void check_equal(const GptOptions& o) { check_parity(o, o.mesh.axes); }
 
 /// The gradient of every router with the main loss scaled to zero, in the order of blocks.
-std::vector<Tensor> router_gradients(const GptOptions& o) {
+std::vector<Tensor> router_gradients(const GptOptions& options) {
   std::mutex mutex;
   std::map<std::string, Tensor> gradients;
-  on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
-    const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
+  on_ranks(options, [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
+    const BatchPlan plan = o.batch_sizes().on_rank(mesh.coord(Axis::dp));
     const std::int64_t context = o.model.config.context, count = o.batch_sizes().micro_batch;
     const auto next_batch = [&](int microbatch) {
       const std::int64_t first = plan.first_sample(0, microbatch);
@@ -91,17 +60,15 @@ struct Biases {
   nn::RoutingReport report;
 };
 
-Biases biases_after(const GptOptions& o) {
+Biases biases_after(const GptOptions& options) {
   std::mutex mutex;
   Biases result;
-  on_ranks(o, [&](const std::shared_ptr<ProcessGroup>& world) {
-    const auto mesh = std::make_shared<const DeviceMesh>(world, o.mesh.shape);
-    Trainer trainer(make_gpt(o, o.model.config, mesh), o);
-    const BatchPlan plan = o.batch_sizes().on_rank(mesh->coord(Axis::dp));
+  on_ranks(options, [&](Trainer& trainer, const GptOptions& o, const DeviceMesh& mesh) {
+    const BatchPlan plan = o.batch_sizes().on_rank(mesh.coord(Axis::dp));
     for (int step = 0; step < 3; ++step) {
       trainer.gradients(
           [&](int microbatch) {
-            return made_up_batch(8 * step + plan.first_sample(0, microbatch), o.batch_sizes().micro_batch, 16, 65);
+            return made_up_batch(o, 8 * step + plan.first_sample(0, microbatch), o.batch_sizes().micro_batch);
           },
           1.0 / (8 * 16));
       trainer.update(1e-3, trainer.gradient_norm());
@@ -111,7 +78,7 @@ Biases biases_after(const GptOptions& o) {
       const auto [known, added] = result.by_name.emplace(buffer->name, clone(buffer->value));
       if (!added) CHECK(same_bits(buffer->value, known->second));  // the same on all ranks that have it
     }
-    if (world->rank() == 0) result.report = *trainer.routing();
+    if (mesh.rank() == 0) result.report = *trainer.routing();
   });
   return result;
 }
@@ -176,7 +143,7 @@ TEST_CASE("the routers' own losses give the same gradient on dp, tp, pp, ep and 
     const std::vector<Tensor> got = router_gradients(options(mesh, experts, micro_batches));
     REQUIRE(got.size() == 4);
     for (std::size_t i = 0; i < 4; ++i)
-      CHECK_MESSAGE(relative_difference(got[i], one[i]) < tolerance, mesh, ": block ", i);
+      CHECK_MESSAGE(relative_difference(got[i], one[i]) < parity_tolerance, mesh, ": block ", i);
   }
 }
 
@@ -194,8 +161,8 @@ TEST_CASE("routers' biases have the same bits on any mesh, and the report the sa
     CHECK(got.by_name.size() == 4);
     for (const auto& [name, bias] : got.by_name) CHECK_MESSAGE(same_bits(bias, one.by_name.at(name)), what, ": ", name);
     CHECK(got.report.imbalance == one.report.imbalance);
-    CHECK(std::abs(got.report.balance - one.report.balance) < tolerance * one.report.balance);
-    CHECK(std::abs(got.report.z - one.report.z) < tolerance * one.report.z);
+    CHECK(std::abs(got.report.balance - one.report.balance) < parity_tolerance * one.report.balance);
+    CHECK(std::abs(got.report.z - one.report.z) < parity_tolerance * one.report.z);
   };
   for (const std::string& mesh : Meshes{"dp=2", "dp=4,ep=4", "tp=2", "pp=2", "cp=2", "dp=2,ep=2,tp=2,pp=2"})
     check(options(mesh, experts, 2), mesh);

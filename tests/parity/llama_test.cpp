@@ -19,7 +19,7 @@ const Meshes meshes = {"tp=2", "tp=4", "tp=2,pp=2", "dp=2,tp=2,pp=2"};
 void check_on_meshes(const std::string& what, const std::function<void(GptConfig&)>& change) {
   for (const std::string& mesh : meshes) {
     for (const bool sequence : {true, false}) {
-      GptOptions o = parity_options(mesh, 2);
+      GptOptions o = training_options(mesh, 2);
       change(o.model.config);
       o.mesh.sequence_parallel = sequence;
       check_parity(o, fmt::format("{} on {}, sequence parallel {}", what, mesh, sequence));
@@ -140,7 +140,7 @@ TEST_CASE("each part of later decoders equals one rank" * doctest::test_suite("t
 }
 
 TEST_CASE("a forgotten sum over tp shows: of the norms of queries and keys") {
-  GptOptions o = parity_options("tp=2");
+  GptOptions o = training_options("tp=2");
   o.model.config.qk_norm = true;
   o.mesh.sequence_parallel = false;
   for (const ParityReport::Row& row : compare_with_one_rank(o, forgetful).rows) {
@@ -151,7 +151,7 @@ TEST_CASE("a forgotten sum over tp shows: of the norms of queries and keys") {
 
 TEST_CASE("meshes of three and six tp ranks") {
   for (const std::string& mesh : Meshes{"tp=3", "tp=6", "dp=2,tp=3"}) {
-    GptOptions o = parity_options(mesh);
+    GptOptions o = training_options(mesh);
     o.model.config.heads = 6;
     o.model.config.context = 12;
     check_parity(o, mesh);
@@ -163,7 +163,7 @@ TEST_CASE("meshes of three and six tp ranks") {
 }
 
 TEST_CASE("a forgotten sum over tp shows: of norms, row-parallel biases and positions under sequence parallelism") {
-  GptOptions o = parity_options("tp=2");
+  GptOptions o = training_options("tp=2");
   const auto [with, others] = worst_gradients(compare_with_one_rank(o, forgetful));
   CHECK(with > 0.1);
   CHECK(others < parity_tolerance);
@@ -176,7 +176,7 @@ TEST_CASE("a NaN shows, in a loss alone and where one rank has one too") {
     sum();
     if (x.dtype() == DType::f64 && x.count() == 1) x.data<double>()[0] = NAN;
   };
-  const ParityReport report = compare_with_one_rank(parity_options("dp=2"), [&](std::shared_ptr<ProcessGroup> world) {
+  const ParityReport report = compare_with_one_rank(training_options("dp=2"), [&](std::shared_ptr<ProcessGroup> world) {
     return std::make_shared<FaultyGroup>(std::move(world), "d", nan_losses);
   });
   CHECK(report.loss == INFINITY);
@@ -190,7 +190,7 @@ TEST_CASE("a NaN shows, in a loss alone and where one rank has one too") {
 }
 
 TEST_CASE("a forgotten sum over tp shows: of key-value heads that ranks share") {
-  GptOptions o = parity_options("tp=4");
+  GptOptions o = training_options("tp=4");
   o.model.config.kv_heads = 2;
   o.mesh.sequence_parallel = false;
   for (const ParityReport::Row& row : compare_with_one_rank(o, forgetful).rows) {

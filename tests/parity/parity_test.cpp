@@ -17,7 +17,7 @@ namespace {
 constexpr double tolerance = parity_tolerance;
 
 GptOptions options(const std::string& mesh, std::int64_t micro_batches = 1) {
-  return parity_options(mesh, micro_batches);
+  return training_options(mesh, micro_batches);
 }
 
 ParityReport compare(

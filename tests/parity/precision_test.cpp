@@ -9,7 +9,6 @@
 #include "core/kernels.h"
 #include "tests/parity/compare.h"
 #include "tests/parity/faulty_group.h"
-#include "tests/parity/training.h"
 #include "tests/support/elements.h"
 #include "tests/support/tensors.h"
 
@@ -191,7 +190,7 @@ namespace {
 /// The mesh in bf16 beside one rank in bf16, both compared with one rank in f32.
 ParityResult in_bf16(
     const std::string& mesh, const WrapWorld& wrap = [](auto world) { return world; }) {
-  GptOptions o = parity_options(mesh, 2);
+  GptOptions o = training_options(mesh, 2);
   o.precision.dtype = DType::bf16;
   resolve(o, 0);
   validate(o);
@@ -228,7 +227,7 @@ TEST_CASE(
 }
 
 TEST_CASE("in bf16 a mesh is not equal to one rank if one rank, too, is far from f32") {
-  GptOptions o = parity_options("dp=2", 2);
+  GptOptions o = training_options("dp=2", 2);
   o.precision.dtype = DType::bf16;
   ParityReport wrong;
   wrong.gradient_norm = wrong.first_step = 1;  // of twice the size

@@ -3,7 +3,6 @@
 
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/compare.h"
-#include "tests/parity/training.h"
 #include "tests/support/any_order_group.h"
 
 using namespace trireme;
@@ -13,7 +12,7 @@ namespace sum_order_test {
 namespace {
 
 GptOptions options_of(const std::string& mesh, std::int64_t zero, bool sequence_parallel) {
-  GptOptions o = parity_options(mesh, 2);
+  GptOptions o = training_options(mesh, 2);
   o.model.config = {.layers = 2, .heads = 6, .width = 48, .context = 12, .vocab = 65};
   o.batch.global_batch = 12;
   o.mesh.zero = zero;

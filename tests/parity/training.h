@@ -3,9 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <mutex>
-#include <vector>
-
 #include "core/memory.h"
 #include "core/parallel_for.h"
 #include "tests/support/batches.h"
@@ -18,7 +15,7 @@ namespace trireme::testing {
 inline GptOptions training_options(const std::string& mesh, std::int64_t micro_batches = 1) {
   GptOptions o;
   o.model.config = {.layers = 4, .heads = 4, .width = 48, .context = 16, .vocab = 65};
-  o.model.vocab = 65;
+  o.model.vocab = 65;  // not a multiple of any tp here, so there is padding
   o.mesh.axes = mesh;
   o.batch.global_batch = 8;
   o.batch.micro_batches = micro_batches;

@@ -4,7 +4,6 @@
 
 #include "parallel/comm/verifying_group.h"
 #include "tests/parity/compare.h"
-#include "tests/parity/training.h"
 #include "tests/support/tensors.h"
 
 using namespace trireme;
