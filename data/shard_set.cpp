@@ -1,10 +1,10 @@
 // Sets of token shards: recognising one, and opening all its files as one sequence.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <fstream>
 
 #include "core/error.h"
+#include "data/bin_tokens.h"
 #include "data/shard_layout.h"
 #include "data/token_shard.h"
 
@@ -14,32 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace layout = shard_layout;
-
-/// Several shards, one after the other.
-class ShardSequence : public TokenSource {
- public:
-  explicit ShardSequence(std::vector<std::unique_ptr<TokenShard>> shards) : shards_(std::move(shards)) {
-    for (const auto& shard : shards_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard->count());
-  }
-
-  std::int64_t count() const override { return ends_.back(); }
-
-  void read(std::int64_t first, std::span<std::int32_t> out) const override {
-    auto at = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
-    while (!out.empty()) {
-      require(at < shards_.size(), "token shard", "asked for tokens beyond the last of {}", count());
-      const auto piece = std::min(out.size(), static_cast<std::size_t>(ends_[at] - first));
-      shards_[at]->read(first - (ends_[at] - shards_[at]->count()), out.first(piece));
-      first += static_cast<std::int64_t>(piece);
-      out = out.subspan(piece);
-      ++at;
-    }
-  }
-
- private:
-  std::vector<std::unique_ptr<TokenShard>> shards_;
-  std::vector<std::int64_t> ends_;  // of each shard, in tokens of the whole
-};
 
 std::vector<fs::path> shard_files(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -54,7 +28,7 @@ std::vector<fs::path> shard_files(const fs::path& folder) {
 
 /// Throws unless every shard was made with this tokenizer, and together they begin at 0, leave no gap and reach the
 /// corpus's end.
-void check_set(const std::vector<std::unique_ptr<TokenShard>>& shards, const Tokenizer& tokenizer, bool whole) {
+void check_set(const std::vector<std::shared_ptr<const TokenShard>>& shards, const Tokenizer& tokenizer, bool whole) {
   const std::uint64_t hash = tokenizer.hash();
   std::int64_t next = whole ? 0 : shards.front()->header().first_token;
   for (const auto& shard : shards) {
@@ -94,15 +68,15 @@ bool is_shard_set(const fs::path& path) {
 ShardSet open_shards(const fs::path& path) {
   const bool folder = fs::is_directory(path);
   const std::vector<fs::path> files = folder ? shard_files(path) : std::vector{path};
-  std::vector<std::unique_ptr<TokenShard>> shards;
-  for (const fs::path& file : files) shards.push_back(std::make_unique<TokenShard>(file));
+  std::vector<std::shared_ptr<const TokenShard>> shards;
+  for (const fs::path& file : files) shards.push_back(std::make_shared<const TokenShard>(file));
   const fs::path tokenizer_path = (folder ? path : path.parent_path()) / shard_tokenizer_name;
   if (!fs::exists(tokenizer_path))
     fail(ExitCode::data, "token shard",
          "{} is missing; expected the tokenizer beside the shards, as prepare_data leaves it", tokenizer_path.string());
   auto tokenizer = load_tokenizer(tokenizer_path);
   check_set(shards, *tokenizer, folder);
-  return {std::make_shared<ShardSequence>(std::move(shards)), std::move(tokenizer)};
+  return {joined({shards.begin(), shards.end()}), std::move(tokenizer)};
 }
 
 }  // namespace trireme
