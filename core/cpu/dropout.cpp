@@ -45,99 +45,57 @@ void random_words(std::uint64_t seed, std::uint64_t stream, std::uint64_t first,
   }
 }
 
-struct Mask {
-  std::uint64_t seed, stream;
-  std::uint32_t threshold;  // an element is kept if its word's upper 24 bits k have k / 2^24 >= p
-
-  Mask(std::uint64_t seed_, std::uint64_t stream_, double p)
-      : seed(seed_), stream(stream_), threshold(static_cast<std::uint32_t>(std::ceil(p * 0x1p24))) {}
-  bool keeps(std::uint32_t word) const { return (word >> 8) >= threshold; }
-};
-
-// n neighbouring elements, the first with global index `element`.
-template <class T, class A = accumulate_t<T>>
-void dropout_run(const Mask& mask, A scale, std::uint64_t element, const T* x, T* y, std::int64_t n) {
-  alignas(64) std::uint32_t words[4 * batch];
-  while (n > 0) {
-    random_words(mask.seed, mask.stream, element / 4, words);
-    const auto skipped = static_cast<std::int64_t>(element % 4);
-    const std::int64_t length = std::min(n, 4 * batch - skipped);
-    const std::uint32_t* word = words + skipped;
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < length; ++i) y[i] = static_cast<T>(mask.keeps(word[i]) ? widen(x[i]) * scale : A{0});
-    x += length;
-    y += length;
-    n -= length;
-    element += static_cast<std::uint64_t>(length);
-  }
-}
-
-/// n neighbouring elements, the first with global index `element`.
-void round_run(std::uint64_t seed, std::uint64_t stream, std::uint64_t element, const float* x, bf16* y,
-               std::int64_t n) {
-  alignas(64) std::uint32_t words[4 * batch];
-  while (n > 0) {
-    random_words(seed, stream, element / 4, words);
-    const auto skipped = static_cast<std::int64_t>(element % 4);
-    const std::int64_t length = std::min(n, 4 * batch - skipped);
-    const std::uint32_t* word = words + skipped;
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < length; ++i) y[i].bits = stochastic_bf16(x[i], word[i]);
-    x += length;
-    y += length;
-    n -= length;
-    element += static_cast<std::uint64_t>(length);
-  }
-}
-
-}  // namespace
-
-void round_at_random(const Tensor& x, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y) {
+/// Calls run(words, at, n) for all elements of y, which are the part `where` of a tensor: n elements of y from `at` on
+/// have these words.
+template <class Run>
+void for_words(const Tensor& y, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, const Run& run) {
   const Shape global_strides = row_major_strides(where.global);
   std::int64_t start = 0;
   for (int dim = 0; dim < where.start.dims(); ++dim) start += where.start[dim] * global_strides[dim];
   const auto layout = merge_dims<2>(y.shape(), {row_major_strides(y.shape()), global_strides});
   const std::int64_t step = layout.inner_stride(1);
-  const float* from = x.data<float>();
-  bf16* to = y.data<bf16>();
   parallel_elements(y.count(), dropout_grain, [&](std::int64_t begin, std::int64_t end) {
     for_runs(layout, begin, end, [&](const std::array<std::int64_t, 2>& at, std::int64_t n) {
-      const auto element = static_cast<std::uint64_t>(start + at[1]);
-      if (step == 1) return round_run(seed, stream, element, from + at[0], to + at[0], n);
-      for (std::int64_t i = 0; i < n; ++i) {  // a shard one element wide in the last dim
-        const std::uint32_t word = random_word(seed, stream, element + static_cast<std::uint64_t>(i * step));
-        to[at[0] + i].bits = stochastic_bf16(from[at[0] + i], word);
+      alignas(64) std::uint32_t words[4 * batch];
+      for (std::int64_t i = 0, length = 0; i < n; i += length) {
+        const auto element = static_cast<std::uint64_t>(start + at[1] + i * step);
+        std::int64_t skipped = 0;
+        if (step == 1) {
+          random_words(seed, stream, element / 4, words);
+          skipped = static_cast<std::int64_t>(element % 4);
+        }
+        length = std::min(n - i, 4 * batch - skipped);
+        for (std::int64_t k = 0; k < length && step != 1; ++k)  // a shard one element wide in the last dim
+          words[k] = random_word(seed, stream, element + static_cast<std::uint64_t>(k * step));
+        run(words + skipped, at[0] + i, length);
       }
     });
   });
 }
 
+}  // namespace
+
+void round_at_random(const Tensor& x, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y) {
+  for_words(y, seed, stream, where,
+            [from = x.data<float>(), to = y.data<bf16>()](const std::uint32_t* word, std::int64_t at, std::int64_t n) {
+#pragma GCC ivdep
+              for (std::int64_t i = 0; i < n; ++i) to[at + i].bits = stochastic_bf16(from[at + i], word[i]);
+            });
+}
+
 void dropout(const Tensor& x, double p, std::uint64_t seed, std::uint64_t stream, const Rectangle& where, Tensor& y) {
-  const Shape global_strides = row_major_strides(where.global);
-  std::int64_t start = 0;
-  for (int dim = 0; dim < where.start.dims(); ++dim) start += where.start[dim] * global_strides[dim];
-  const auto layout = merge_dims<2>(y.shape(), {row_major_strides(y.shape()), global_strides});
-  const std::int64_t step = layout.inner_stride(1);
-  const Mask mask(seed, stream, p);
+  // An element is kept if its word's upper 24 bits k have k / 2^24 >= p.
+  const auto threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));
   visit_floating(x.dtype(), "dropout", [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = accumulate_t<T>;
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const A scale = p < 1 ? static_cast<A>(1 / (1 - p)) : A{0};
-    parallel_elements(y.count(), dropout_grain, [&](std::int64_t begin, std::int64_t end) {
-      for_runs(layout, begin, end, [&](const std::array<std::int64_t, 2>& at, std::int64_t n) {
-        const T* first = from + at[0];
-        const auto element = static_cast<std::uint64_t>(start + at[1]);
-        if (step == 1) {
-          dropout_run(mask, scale, element, first, to + at[0], n);
-        } else {  // a shard one element wide in the last dim
-          for (std::int64_t i = 0; i < n; ++i) {
-            const std::uint32_t word = random_word(seed, stream, element + static_cast<std::uint64_t>(i * step));
-            to[at[0] + i] = static_cast<T>(mask.keeps(word) ? widen(first[i]) * scale : A{0});
-          }
-        }
-      });
+    for_words(y, seed, stream, where, [=](const std::uint32_t* word, std::int64_t at, std::int64_t n) {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i)
+        to[at + i] = static_cast<T>((word[i] >> 8) >= threshold ? widen(from[at + i]) * scale : A{0});
     });
   });
 }
