@@ -4,16 +4,27 @@
 // table's. Read next: conv.h, max_pool.h, row_norm.h, recurrent_steps.h: their contracts.
 #pragma once
 
-#include "core/cpu/clamp.h"
-#include "core/cpu/concat.h"
+#include <vector>
+
 #include "core/cpu/conv.h"
 #include "core/cpu/level.h"
 #include "core/cpu/max_pool.h"
 #include "core/cpu/recurrent_steps.h"
 #include "core/cpu/row_norm.h"
-#include "core/cpu/softmax.h"
 
 namespace trireme::cpu {
+
+/// y = min(max(x, low), high), with low and high rounded to T; NaN stays NaN. x, y dense T of one shape. One pass
+/// instead of two.
+void clamp(double low, double high, const Tensor& x, const Tensor& y);
+/// y = [parts[0], parts[1], ..] along `dim`, in one pass over y. All are dense and of one dtype, and y has the shape of
+/// the result. The dims before `dim` are divided among threads.
+void concat_dense(const std::vector<Tensor>& parts, int dim, const Tensor& y);
+/// y = (x - m) - log(sum(exp(x - m))) over the last dim, with m the maximum of a row. x, y dense T of one shape. Two
+/// passes over a row in the cache instead of six.
+void log_softmax(const Tensor& x, const Tensor& y);
+/// dx = dy - exp(y) sum(dy), the sum over the last dim. y, dy, dx dense T of one shape.
+void log_softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 #define TRIREME_EVERY_CHANNEL_KERNEL(f)                                                                              \
   f(conv2d) f(conv2d_input_gradient) f(conv2d_weight_gradient) f(max_pool) f(max_pool_backward) f(row_sums)          \

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/cpu/clamp.h"
+#include "core/cpu/channel_kernels.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
 #include "core/cpu/normal_distribution.h"

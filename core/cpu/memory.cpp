@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cpu/concat.h"
+#include "core/cpu/channel_kernels.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
 #include "core/cpu/streaming.h"

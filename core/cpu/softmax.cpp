@@ -3,11 +3,10 @@
 // Bytes: each operand read once, the result written once, a row at a time, the row's further passes in cache. FLOPs:
 // one exp per element. The exponentials of 16-bit types are kept in f32 until their sum is known.
 // Read next: core/cpu/vector_rows.h.
-#include "core/cpu/softmax.h"
-
 #include <cmath>
 #include <vector>
 
+#include "core/cpu/channel_kernels.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
 #include "core/cpu/partition.h"
