@@ -14,10 +14,10 @@
 #include <cstdio>
 
 #include "bench/command_line.h"
+#include "bench/gpt.h"
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/io.h"
-#include "core/random.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/saver.h"
 #include "train/gpt/gpt_setup.h"
@@ -44,22 +44,10 @@ GptOptions options() {
 /// One rank of the measurement; rank 0 prints.
 struct Measurement {
   Measurement(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& m, const fs::path& where)
-      : config(o.model.config),
-        mesh(*m),
-        trainer(make_gpt(o, o.model.config, m), o),
-        saver(where, *m, 1),
-        folder(where) {}
+      : gpt(o), mesh(*m), trainer(make_gpt(o, o.model.config, m), o), saver(where, *m, 1), folder(where) {}
 
   void step() {
-    const auto next = [&](int) {
-      const Tensor ids = Tensor::empty({4, config.context}, DType::i32);  // [B, T]
-      for (std::int64_t i = 0; i < ids.count(); ++i)
-        ids.data<std::int32_t>()[i] =
-            static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
-      const std::int64_t sample = 4 * mesh.coord(Axis::dp);
-      return token_batch(ids, ids, {sample, sample + 1, sample + 2, sample + 3});
-    };
-    trainer.gradients(next, 1e-3);
+    trainer.gradients([&](int) { return bench::random_batch(gpt, 4 * mesh.coord(Axis::dp)); }, 1e-3);
     trainer.update(1e-4, trainer.gradient_norm());
   }
 
@@ -145,7 +133,7 @@ struct Measurement {
     if (mesh.rank() == 0) std::puts(line.c_str());
   }
 
-  GptConfig config;
+  const GptOptions& gpt;
   const DeviceMesh& mesh;
   Trainer trainer;
   checkpoint::Saver saver;

@@ -14,9 +14,9 @@
 #include <mutex>
 
 #include "bench/command_line.h"
+#include "bench/gpt.h"
 #include "core/cores.h"
 #include "core/parallel_for.h"
-#include "core/random.h"
 #include "parallel/comm/times.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/step/trainer.h"
@@ -42,21 +42,10 @@ GptOptions options(int ranks, int stage, int shard_ranks) {
   return o;
 }
 
-Batch made_up_batch(const GptOptions& o, int rank) {
-  const std::int64_t count = o.batch_sizes().micro_batch, length = o.model.config.context;
-  const Tensor ids = Tensor::empty({count, length}, DType::i32);
-  for (std::int64_t i = 0; i < count * length; ++i) {
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(
-        random_word(1, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i)) % 256U);
-  }
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(count), rank);
-  return token_batch(ids, ids, std::move(samples));
-}
-
 Step run_step(Trainer& trainer, const GptOptions& o, int rank) {
   const auto start = std::chrono::steady_clock::now();
   const CommunicationTimes before = CommunicationClock::current()->read();
-  trainer.gradients([&](int) { return made_up_batch(o, rank); }, 1e-3);
+  trainer.gradients([&](int) { return bench::random_batch(o, o.batch_sizes().micro_batch * rank); }, 1e-3);
   trainer.update(1e-4, trainer.gradient_norm());
   const CommunicationTimes spent = CommunicationClock::current()->read() - before;
   const std::chrono::duration<double, std::milli> whole = std::chrono::steady_clock::now() - start;

@@ -7,7 +7,7 @@
 // only one row of a lookup table. So the least time is "weight_bytes" over memory bandwidth. Prompt plus
 // steps must stay within the context: beyond it nothing can be cached. Read next: bench/turns.h,
 // train/gpt/generate.h.
-#include "bench/model_flags.h"
+#include "bench/gpt.h"
 #include "bench/turns.h"
 #include "core/parallel_for.h"
 #include "core/random.h"

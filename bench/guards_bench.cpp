@@ -15,9 +15,9 @@
 #include <ctime>
 
 #include "bench/command_line.h"
+#include "bench/gpt.h"
 #include "core/cores.h"
 #include "core/kernels.h"
-#include "core/random.h"
 #include "parallel/mesh/verify.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/step/trainer.h"
@@ -57,16 +57,9 @@ double milliseconds(int calls, const F& f) {
   return best;
 }
 
-Batch made_up_batch(const GptOptions& o, std::int64_t sample) {
-  const Tensor ids = Tensor::empty({o.batch_sizes().micro_batch, o.model.config.context}, DType::i32);  // [B, T]
-  for (std::int64_t i = 0; i < ids.count(); ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random_word(1, 2, static_cast<std::uint64_t>(i)) % 256U);
-  return token_batch(ids, ids, {sample});
-}
-
 void measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
   Trainer trainer(make_gpt(o, o.model.config, mesh), o);
-  const Batch batch = made_up_batch(o, mesh->coord(Axis::dp));
+  const Batch batch = bench::random_batch(o, mesh->coord(Axis::dp));
   const double step = milliseconds(3, [&] {
     trainer.gradients([&](int) { return batch; }, 1e-4);
     trainer.update(1e-4, trainer.gradient_norm());

@@ -5,7 +5,7 @@
 //
 // With --turns (bench/turns.h) a step reads 512 MiB of memory once. Other programs change this limit, so it is measured
 // between the steps that it limits.
-#include "bench/model_flags.h"
+#include "bench/gpt.h"
 #include "bench/peaks.h"
 #include "bench/turns.h"
 #include "core/cores.h"

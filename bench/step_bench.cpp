@@ -11,7 +11,7 @@
 #include <barrier>
 #include <mutex>
 
-#include "bench/model_flags.h"
+#include "bench/gpt.h"
 #include "bench/turns.h"
 #include "core/cpu/processor.h"
 #include "core/parallel_for.h"

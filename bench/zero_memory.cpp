@@ -8,13 +8,12 @@
 // with no operation under way, on the rank with the most. Beside it is the peak of each category during a step,
 // including buffers, in bytes per parameter. Exit code 1 if "kept" exceeds the formula by more than 5%. Read next:
 // parallel/zero/zero.h.
-#include <cmath>
 #include <cstdio>
 #include <mutex>
 
 #include "bench/command_line.h"
+#include "bench/gpt.h"
 #include "core/parallel_for.h"
-#include "core/random.h"
 #include "parallel/zero/formula.h"
 #include "train/gpt/gpt_setup.h"
 #include "train/step/trainer.h"
@@ -42,16 +41,6 @@ GptOptions options(int ranks, int stage) {
   return o;
 }
 
-Batch made_up_batch(const GptOptions& o, int index) {
-  const GptConfig& c = o.model.config;
-  const Tensor ids = Tensor::empty({1, c.context}, DType::i32);
-  for (std::int64_t t = 0; t < c.context; ++t) {
-    ids.data<std::int32_t>()[t] = static_cast<std::int32_t>(
-        random_word(1, static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(t)) % 256U);
-  }
-  return token_batch(ids, ids, {index});
-}
-
 /// One rank's use in the third step: the first two fill the pool and make lazily allocated tensors.
 Use measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) {
   Trainer trainer(make_gpt(o, o.model.config, mesh), o, 4 << 20);
@@ -59,7 +48,7 @@ Use measure(const GptOptions& o, const std::shared_ptr<const DeviceMesh>& mesh) 
   Use use;
   for (int step = 0; step < 3; ++step) {
     MemoryPool::current()->reset_peaks();
-    trainer.gradients([&](int index) { return made_up_batch(o, 2 * mesh->coord(Axis::dp) + index); }, 1e-3);
+    trainer.gradients([&](int index) { return bench::random_batch(o, 2 * mesh->coord(Axis::dp) + index); }, 1e-3);
     trainer.optimizer().weights();  // waits for operations under way
     for (std::size_t i = 0; i < categories.size(); ++i) use.kept[i] = static_cast<double>(pool.use(categories[i]).live);
     trainer.update(1e-4, trainer.gradient_norm());
