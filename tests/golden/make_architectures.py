@@ -11,7 +11,6 @@ are in CASES here, and in tests/golden/architectures_test.cpp.
 """
 
 import math
-import pathlib
 
 import torch
 import torch.nn.functional as F
@@ -199,9 +198,7 @@ def main():
             tensors |= make(case, DEFAULTS | options)
         if not tensors:
             continue
-        path = pathlib.Path(__file__).with_name(name + ".safetensors")
-        make_goldens.write_safetensors(path, tensors, {"torch": torch.__version__})
-        print(f"{path.name}: {path.stat().st_size} bytes")
+        make_goldens.save(name, tensors)
 
 
 if __name__ == "__main__":

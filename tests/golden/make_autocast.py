@@ -8,12 +8,11 @@ NAME is an input or a parameter, "bf16.NAME" its gradient under autocast, "f64.N
 """
 
 import contextlib
-import pathlib
 
 import torch
 import torch.nn.functional as F
 
-from make_goldens import write_safetensors
+from make_goldens import save
 
 B, T, H, D, FFN, V = 3, 7, 2, 8, 20, 11
 SHAPES = {
@@ -49,9 +48,7 @@ def main():
         loss.backward()
         tensors[f"{name}.loss"] = loss.detach().float().view(1)
         tensors |= {f"{name}.{key}": leaf.grad.float() for key, leaf in leaves.items()}
-    path = pathlib.Path(__file__).with_name("autocast.safetensors")
-    write_safetensors(path, {name: t.contiguous().numpy() for name, t in tensors.items()}, {"torch": torch.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
+    save("autocast", tensors)
 
 
 if __name__ == "__main__":

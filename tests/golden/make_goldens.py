@@ -202,6 +202,28 @@ def largest_difference(new, old):
     return max(float(np.abs(new[n].astype("f8") - old[n].astype("f8")).max()) for n in new)
 
 
+def save(name, tensors, metadata=None):
+    """Writes NAME.safetensors beside this script, from arrays or from tensors of PyTorch."""
+    path = pathlib.Path(__file__).with_name(name + ".safetensors")
+    arrays = {key: t.contiguous().numpy() if isinstance(t, torch.Tensor) else t for key, t in tensors.items()}
+    write_safetensors(path, arrays, metadata or {"torch": torch.__version__})
+    print(f"{path.name}: {path.stat().st_size} bytes")
+
+
+def save_or_check(name, make_all, tolerance, metadata=None):
+    """Saves what make_all() returns; with --check, compares it with the file that is there. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=f"Make, or check, the PyTorch reference file {name}.safetensors.")
+    parser.add_argument("--check", action="store_true", help="compare with the file that is there; write nothing")
+    checking = parser.parse_args().check
+    torch.set_num_threads(1)  # one summation order
+    if not checking:
+        save(name, make_all(), metadata)
+        return 0
+    worst = largest_difference(make_all(), read_safetensors(pathlib.Path(__file__).with_name(name + ".safetensors")))
+    print(f"{name}.safetensors: largest difference {worst:.1e}")
+    return 0 if worst < tolerance else 1
+
+
 def relative_differences(new, old):
     """The worst tensor of each kind: norm of the difference over norm of the reference."""
     worst = {}

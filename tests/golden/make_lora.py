@@ -10,7 +10,6 @@ NAME.targets [B, T], NAME.weights.* in float32, and in float64 NAME.logits [B, T
 adapters. The options are in tests/golden/lora_test.cpp, too.
 """
 
-import pathlib
 
 import peft
 import torch
@@ -123,10 +122,8 @@ def main():
     torch.set_num_threads(1)
     tensors = make("llama", llama, "base_model.model.model.", llama_names, llama_tensors)
     tensors |= make("gpt2", gpt2, "base_model.model.transformer.", gpt2_names, gpt2_tensors)
-    path = pathlib.Path(__file__).with_name("lora.safetensors")
-    make_goldens.write_safetensors(path, tensors, {
+    make_goldens.save("lora", tensors, {
         "torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ CASE.weight, CASE.pos_weight. tests/nn/losses_test.cpp says which options a case
 """
 
 import math
-import pathlib
 
 import torch
 import torch.nn.functional as F
 
-from make_goldens import write_safetensors
+from make_goldens import save
 
 GENERATOR = torch.Generator().manual_seed(7)
 
@@ -93,9 +92,7 @@ def main():
     for part in (pairs, binary, divergences, classes):
         part(tensors)
     assert all(math.isfinite(t.double().sum()) for t in tensors.values())
-    path = pathlib.Path(__file__).with_name("losses.safetensors")
-    write_safetensors(path, {name: t.contiguous().numpy() for name, t in tensors.items()}, {"torch": torch.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
+    save("losses", tensors)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ q [B, Tq, D], k and v [B, Tk, ..]; the mask, 1 for a key that counts, or floatin
 dq, dk, dv (and dmask) of the sum of y times its weights wy. tests/nn/multihead_attention_test.cpp uses them.
 """
 
-import pathlib
 
 import numpy
 import torch
 
-from make_goldens import write_safetensors
+from make_goldens import save
 
 BATCH, QUERIES, KEYS, WIDTH, HEADS = 3, 5, 7, 12, 4
 LENGTHS = [7, 4, 1]
@@ -72,9 +71,7 @@ def main():
     make("lengths", tensors, mask="lengths")
     make("boolean", tensors, mask="boolean")
     make("added", tensors, mask="added")
-    path = pathlib.Path(__file__).with_name("multihead_attention.safetensors")
-    write_safetensors(path, tensors, {"torch": torch.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
+    save("multihead_attention", tensors)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,11 @@ the sum of value * weights. Inputs are rounded to f32 first, so that a test can 
 The same functions in C++ are in tests/autograd/operation_goldens_test.cpp. Tensors of the file: README.md.
 """
 
-import argparse
-import pathlib
 import sys
 
 import numpy as np
 import torch
-from make_goldens import largest_difference, read_safetensors, write_safetensors
-
-FILE = pathlib.Path(__file__).with_name("operations.safetensors")
+from make_goldens import save_or_check
 
 
 def make_inputs():
@@ -158,18 +154,5 @@ def make():
     return {name: np.asarray(t.contiguous().numpy()) for name, t in tensors.items()}
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Make, or check, the PyTorch reference file of the operations.")
-    parser.add_argument("--check", action="store_true", help="compare with the file that is there; write nothing")
-    torch.set_num_threads(1)  # one summation order
-    if parser.parse_args().check:
-        worst = largest_difference(make(), read_safetensors(FILE))
-        print(f"{FILE.name}: largest difference {worst:.1e}")
-        return 0 if worst < 1e-12 else 1
-    write_safetensors(FILE, make(), {"torch": torch.__version__})
-    print(f"{FILE.name}: {FILE.stat().st_size} bytes")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(save_or_check("operations", make, 1e-12))

@@ -9,13 +9,11 @@ Weights and gradients at the start are f32 numbers, so both sides start from the
 the tests need neither. README.md in this folder lists the tensors.
 """
 
-import argparse
 import json
-import pathlib
 import sys
 
 import torch
-from make_goldens import largest_difference, read_safetensors, write_safetensors
+from make_goldens import save_or_check
 
 STEPS, SHAPES = 10, {"matrix": (7, 5), "vector": (13,)}
 
@@ -71,19 +69,6 @@ def make_all():
     return {name: t.numpy() for name, t in tensors.items()}
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Make, or check, the PyTorch reference file of the optimizers.")
-    parser.add_argument("--check", action="store_true", help="compare with the file that is there; write nothing")
-    path = pathlib.Path(__file__).with_name("optimizers.safetensors")
-    if parser.parse_args().check:
-        worst = largest_difference(make_all(), read_safetensors(path))
-        print(f"{path.name}: largest difference {worst:.1e}")
-        return 0 if worst < 1e-12 else 1
-    arguments = {variant: json.dumps(arguments) for variant, _, arguments in VARIANTS}
-    write_safetensors(path, make_all(), {**arguments, "torch": torch.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    settings = {variant: json.dumps(arguments) for variant, _, arguments in VARIANTS}
+    sys.exit(save_or_check("optimizers", make_all, 1e-12, {**settings, "torch": torch.__version__}))

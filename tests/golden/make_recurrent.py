@@ -10,11 +10,10 @@ multiplied by its weights wy, wh and wc. tests/nn/recurrent_test.cpp says which 
 packed.safetensors has the same for sequences of the lengths LENGTHS, packed by pack_padded_sequence.
 """
 
-import pathlib
 
 import torch
 
-from make_goldens import write_safetensors
+from make_goldens import save
 
 BATCH, TIME, INPUT, HIDDEN = 3, 5, 4, 7
 CASES = {
@@ -73,9 +72,7 @@ def main():
         tensors = {}
         for name, (kind, options) in CASES.items():
             make(name, kind, options, tensors, wrap)
-        path = pathlib.Path(__file__).with_name(file + ".safetensors")
-        write_safetensors(path, tensors, {"torch": torch.__version__})
-        print(f"{path.name}: {path.stat().st_size} bytes")
+        save(file, tensors)
 
 
 if __name__ == "__main__":

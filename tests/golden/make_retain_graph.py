@@ -8,12 +8,11 @@ loss_b = sum (h down^T - aim)^2. "first.NAME" is the gradient of NAME after loss
 after another loss_a.backward(retain_graph=True), "third" after loss_b.backward(). Needs PyTorch and numpy.
 """
 
-import pathlib
 
 import torch
 import torch.nn.functional as F
 
-from make_goldens import write_safetensors
+from make_goldens import save
 
 
 def main():
@@ -40,9 +39,7 @@ def main():
     else:
         raise AssertionError("a backward over a freed graph was not refused")
 
-    path = pathlib.Path(__file__).with_name("retain_graph.safetensors")
-    write_safetensors(path, {name: t.contiguous().numpy() for name, t in tensors.items()}, {"torch": torch.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
+    save("retain_graph", tensors)
 
 
 if __name__ == "__main__":

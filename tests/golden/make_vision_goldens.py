@@ -8,14 +8,12 @@ Every case is one PyTorch operation in float64 on random numbers that are rounde
 gradient of the output and the gradients of the inputs. What the file holds, tensor by tensor: README.md in this folder.
 """
 
-import argparse
-import pathlib
 import sys
 
 import torch
 import torch.nn.functional as F
 
-from make_goldens import largest_difference, read_safetensors, write_safetensors
+from make_goldens import save_or_check
 
 # x [N, C, H, W], weight [O, C / groups, R, S], stride, padding, dilation, groups, bias
 CONV2D = [
@@ -160,20 +158,5 @@ def make():
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Make, or check, the PyTorch reference file of the vision tests.")
-    parser.add_argument("--check", action="store_true", help="compare with the file that is there; write nothing")
-    checking = parser.parse_args().check
-    torch.set_num_threads(1)  # one summation order
-    path = pathlib.Path(__file__).with_name("vision.safetensors")
-    if checking:
-        worst = largest_difference(make(), read_safetensors(path))
-        print(f"{path.name}: largest difference {worst:.1e}")
-        return 0 if worst < 1e-9 else 1
-    write_safetensors(path, make(), {"torch": torch.__version__})
-    print(f"{path.name}: {path.stat().st_size} bytes")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(save_or_check("vision", make, 1e-9))
