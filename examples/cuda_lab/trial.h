@@ -42,11 +42,11 @@ class Trial {
 template <class Problem>
 class TrialOf : public Trial {
  public:
-  void run(std::size_t level, Stream stream) override { all_[level].run(problem(), stream); }
+  void run(std::size_t level, Stream stream) override { all_[level].run(problem_, stream); }
 
  protected:
   explicit TrialOf(std::span<const Level<Problem>> all) : all_(all) {}
-  virtual const Problem& problem() const = 0;
+  Problem problem_ = {};
 
  private:
   std::span<const Level<Problem>> all_;

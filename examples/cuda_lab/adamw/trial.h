@@ -53,7 +53,6 @@ class Attempt : public TrialOf<Problem> {
   static constexpr double kRate = 1e-3, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kInverse1 = 2, kInverse2 = 3;
   static constexpr AdamWSettings kSettings = {1e-3F, 0.9F, 0.95F, 1e-8F, 2, 3, 1};
 
-  const Problem& problem() const override { return problem_; }
   float weight(std::size_t i) const { return random_(i + 1); }
   float moment(std::size_t i) const { return 0.1F * random_(i + 2); }
   float square(std::size_t i) const { return 0.02F + 0.01F * random_(i + 3); }
@@ -62,7 +61,6 @@ class Attempt : public TrialOf<Problem> {
   Array<double> norm_squared_;
   Array<float> scaled_;
   Uniform random_{1};
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::adamw

@@ -63,13 +63,10 @@ class Attempt : public TrialOf<Problem> {
   static constexpr std::size_t kDim = kHeadDim;
   static constexpr double kScale = 0.125;
 
-  const Problem& problem() const override { return problem_; }
-
   std::size_t heads_, tokens_;
   bool causal_;
   Array<bf16> q_, k_, v_, out_;
   Array<float> scores_;
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::attention

@@ -49,7 +49,6 @@ class Attempt : public TrialOf<Problem> {
   }
 
  private:
-  const Problem& problem() const override { return problem_; }
   /// The fourth power of a uniform value: a tenth of the tokens below vocabulary / 10,000, as in a text. Some are none.
   std::int32_t id(std::size_t n) const {
     if (n % 11 == 10) return n % 2 == 0 ? -1 : static_cast<std::int32_t>(vocabulary_);
@@ -62,7 +61,6 @@ class Attempt : public TrialOf<Problem> {
   Array<float> dweight_;
   Array<std::uint64_t> keys_;
   Uniform random_{1};
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::embedding

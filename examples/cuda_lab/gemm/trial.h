@@ -39,12 +39,9 @@ class Attempt : public TrialOf<Problem> {
   }
 
  private:
-  const Problem& problem() const override { return problem_; }
-
   std::size_t m_, n_, k_;
   Array<bf16> a_, b_;
   Array<float> c_;
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::gemm

@@ -38,7 +38,6 @@ class Attempt : public TrialOf<Problem> {
   }
 
  private:
-  const Problem& problem() const override { return problem_; }
   static std::size_t tiles(const std::vector<std::int64_t>& counts) {
     std::int64_t sum = 0;
     for (const std::int64_t count : counts) sum += tiles_of(count);
@@ -48,7 +47,6 @@ class Attempt : public TrialOf<Problem> {
   Tensors<Array> tensors_;
   Array<float> partials_;
   Array<double> shipped_partials_, result_;
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::gradient_norm

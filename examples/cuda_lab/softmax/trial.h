@@ -45,12 +45,9 @@ class Attempt : public TrialOf<Problem> {
   }
 
  private:
-  const Problem& problem() const override { return problem_; }
-
   std::size_t rows_, width_;
   Array<bf16> x_, y_;
   Array<float> top_, sum_;
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::softmax

@@ -32,11 +32,8 @@ class Attempt : public TrialOf<Problem> {
   }
 
  private:
-  const Problem& problem() const override { return problem_; }
-
   std::size_t rows_, columns_;
   Array<bf16> x_, y_;
-  Problem problem_ = {};
 };
 
 }  // namespace trireme::cuda::lab::transpose

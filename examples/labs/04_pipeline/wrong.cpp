@@ -1,14 +1,13 @@
 // Lab 4: wrong answers, each with a part of the message that it must get. Most give the right gradients; the last two
 // try to fool the grader. tests/labs runs them. Do not read this before your own answer: what is wrong shows what is
 // right.
-#include <barrier>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
-#include <memory>
 #include <mutex>
 
 #include "examples/labs/04_pipeline/solution.h"
+#include "examples/labs/harness/cheats.h"
 
 namespace trireme::labs::pipeline {
 namespace {
@@ -241,18 +240,8 @@ const Registered x(wrong("never freed", &Answers::split_backward, never_freed,
 
 /// Rank 0 computes all stages, which it finds in the memory of the others.
 double one_rank_does_all(Rank& rank, Stage& stage, const Actions&) {
-  static std::mutex mutex;
-  static std::map<int, std::unique_ptr<std::barrier<>>> barriers;  // by number of ranks
-  static std::map<int, Stage*> stages;                             // by rank
-  std::barrier<>* barrier = nullptr;
-  {
-    const std::scoped_lock lock(mutex);
-    auto& own = barriers[rank.size()];
-    if (own == nullptr) own = std::make_unique<std::barrier<>>(rank.size());
-    barrier = own.get();
-    stages[rank.rank()] = &stage;
-  }
-  barrier->arrive_and_wait();
+  static cheats::Shared<Stage*> shared;
+  const std::map<int, Stage*>& stages = shared.with(rank, &stage);
   const int count = rank.rank() == 0 ? stage.micro_batches() : 0;
   for (int m = 0; m < count; ++m) {
     Tensor y;
@@ -260,7 +249,7 @@ double one_rank_does_all(Rank& rank, Stage& stage, const Actions&) {
     y = Tensor::full({}, 1.0 / count);
     for (int s = rank.size() - 1; s >= 0; --s) y = stages.at(s)->backward(m, y);
   }
-  barrier->arrive_and_wait();
+  cheats::meet(rank);
   return 0;
 }
 const Registered y(wrong("cheat: one rank does all", one_rank_does_all, "by messages only"));

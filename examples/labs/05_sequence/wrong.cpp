@@ -1,12 +1,8 @@
 // Lab 5: wrong answers, each with a part of the message that it must get. Most give plausible numbers; the last five
 // try to fool the grader. tests/labs runs them. Do not read this before your own answer: what is wrong shows what is
 // right.
-#include <barrier>
-#include <map>
-#include <memory>
-#include <mutex>
-
 #include "examples/labs/05_sequence/solution.h"
+#include "examples/labs/harness/cheats.h"
 
 namespace trireme::labs::sequence {
 namespace {
@@ -263,21 +259,10 @@ const Registered w(wrong_ring("cheat: sends to all", sends_to_all, "sends to oth
 
 /// Ranks are threads: they could look into each other's memory.
 Tensor shared_memory(Rank& rank, const Qkv& x) {
-  static std::mutex mutex;
-  static std::map<int, std::unique_ptr<std::barrier<>>> barriers;  // by number of ranks
-  static std::map<int, Tensor> all;                                // by rank
-  std::barrier<>* barrier = nullptr;
-  {
-    const std::scoped_lock lock(mutex);
-    auto& own = barriers[rank.size()];
-    if (own == nullptr) own = std::make_unique<std::barrier<>>(rank.size());
-    barrier = own.get();
-    all[rank.rank()] = stack({x.k, x.v});
-  }
-  barrier->arrive_and_wait();
+  static cheats::Shared<Tensor> shared;
   std::vector<Tensor> blocks;
-  for (int r = 0; r < rank.size(); ++r) blocks.push_back(all.at(r));
-  barrier->arrive_and_wait();
+  for (const auto& [r, part] : shared.with(rank, stack({x.k, x.v}))) blocks.push_back(part);
+  cheats::meet(rank);
   return attend_to_all(rank, x, blocks);
 }
 const Registered y(wrong_ring("cheat: shared memory", shared_memory, "by messages only"));
