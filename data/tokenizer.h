@@ -42,7 +42,7 @@ class Tokenizer {
   /// Utf8Stream). decode(encode(text)) == text, unless a tokenizer of Hugging Face changes the text (its normalizer, or
   /// a space in front of it). Throws ExitCode::data for an id outside the vocabulary, naming its index.
   std::string decode(std::span<const std::int32_t> ids) const;
-  /// The bytes of one token behind others: data/token_stream.h. Throws ExitCode::data for an id outside the vocabulary.
+  /// The bytes of one token behind others. Throws ExitCode::data for an id outside the vocabulary.
   std::string decode_further(std::int32_t id) const;
 
   /// A place at or behind byte `at`, where the text may be cut for append_part_ids(); nothing if there is none.

@@ -6,7 +6,7 @@
 //   write_out(text.finish());
 //
 // A stop string may begin in the middle of one token and end in the middle of another.
-// Read next: data/token_stream.h.
+// Read next: data/utf8.h.
 #pragma once
 
 #include <string>
