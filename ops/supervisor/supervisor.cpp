@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "ops/supervisor/file_times.h"
 #include "ops/supervisor/overdue_processes.h"
 #include "ops/supervisor/say.h"
 #include "train/program/launcher.h"
@@ -26,6 +25,14 @@ std::string what_happened(const Ending& ending, EndKind kind, const std::string&
   if (ending.signal != 0) return "a process was killed";
   if (ending.code != static_cast<int>(ExitCode::retryable)) return "it failed";
   return message.empty() ? "told to leave" : cause_of(message);
+}
+
+/// The modification time of a file or folder, on the clock of its file system, so only a change of it tells something;
+/// nothing if there is no file.
+std::optional<fs::file_time_type> written(const fs::path& file) {
+  std::error_code absent;
+  const auto when = fs::last_write_time(file, absent);
+  return absent ? std::nullopt : std::optional(when);
 }
 
 fs::path out_of(const Command& command) {
