@@ -238,21 +238,17 @@ class Parser {
     }
     return value;
   }
-  ExpressionPtr disjunction() {
-    ExpressionPtr left = conjunction();
-    while (is_name("or")) {
+  template <class Next>
+  ExpressionPtr chain(std::string_view word, Kind kind, const Next& next) {
+    ExpressionPtr left = next();
+    while (is_name(word)) {
       const int line = tokens_[at_++].line;
-      left = join(Kind::disjunction, line, "", std::move(left), conjunction());
+      left = join(kind, line, "", std::move(left), next());
     }
     return left;
   }
-  ExpressionPtr conjunction() {
-    ExpressionPtr left = negation();
-    while (is_name("and")) {
-      const int line = tokens_[at_++].line;
-      left = join(Kind::conjunction, line, "", std::move(left), negation());
-    }
-    return left;
+  ExpressionPtr disjunction() {
+    return chain("or", Kind::disjunction, [&] { return chain("and", Kind::conjunction, [&] { return negation(); }); });
   }
   ExpressionPtr negation() {
     const Level level(*this);
