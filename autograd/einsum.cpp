@@ -8,13 +8,11 @@
 //
 // A letter that only one operand has and that is not used later is summed over first. Without contracted letters the
 // product is an elementwise one, and with nothing but batch and contracted letters a product and a sum.
-#include <algorithm>
 #include <cctype>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "autograd/autocast.h"

@@ -1,7 +1,5 @@
 #include "autograd/node.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "core/kernels.h"

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 
 #include "autograd/engine.h"
 #include "autograd/ops.h"

@@ -1,7 +1,6 @@
 #include "bench/peaks.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "bench/timing.h"
 #include "core/cpu/partition.h"

@@ -24,7 +24,6 @@
 #include <map>
 #include <mutex>
 #include <system_error>
-#include <vector>
 
 #include "core/error.h"
 #include "core/io_faults.h"

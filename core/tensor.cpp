@@ -1,7 +1,5 @@
 #include "core/tensor.h"
 
-#include <algorithm>
-
 #include "core/columns.h"
 #include "core/ids.h"
 #include "core/kernels.h"

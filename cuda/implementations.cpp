@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <type_traits>
 
 #include "core/error.h"
 #include "cuda/libraries/libraries.h"

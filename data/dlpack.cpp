@@ -1,6 +1,5 @@
 #include "data/dlpack.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>

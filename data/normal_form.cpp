@@ -3,7 +3,6 @@
 #include "data/normal_form.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>

@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <set>
-#include <span>
 
 #include "core/io.h"
 #include "data/mapped_file.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <set>
 
 #include "data/npy.h"

@@ -1,6 +1,5 @@
 #include "data/sentencepiece.h"
 
-#include <algorithm>
 #include <set>
 
 #include "core/error.h"
@@ -8,7 +7,6 @@
 #include "data/bpe_tokenizer.h"
 #include "data/byte_alphabet.h"
 #include "data/hugging_face.h"
-#include "data/json.h"
 #include "data/scored_tokens.h"
 #include "data/tokenizer_configuration.h"
 #include "data/utf8.h"

@@ -1,7 +1,5 @@
 #include "data/sentencepiece_normalizer.h"
 
-#include <cstring>
-
 #include "core/error.h"
 #include "data/utf8.h"
 

@@ -2,7 +2,6 @@
 #include "data/token_shard.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 

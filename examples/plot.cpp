@@ -8,7 +8,6 @@
 // Read next: ops/plot/curves.h, ops/plot/braille.h, examples/pictures/curves.h.
 #include <algorithm>
 #include <optional>
-#include <string_view>
 
 #include "core/error.h"
 #include "core/io.h"

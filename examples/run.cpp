@@ -7,7 +7,6 @@
 // Incidents are recorded in OUT/incidents.jsonl, and listed in a table at the end. On SIGTERM, SIGINT or SIGUSR2, the
 // job saves and leaves; exit code 75. Read next: ops/supervisor/supervisor.h; docs/operations.md.
 #include <algorithm>
-#include <cstdio>
 
 #include "ops/supervisor/supervisor.h"
 #include "train/options/flags.h"

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 
 #include "core/error.h"
 #include "core/io.h"

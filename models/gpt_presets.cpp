@@ -1,6 +1,5 @@
 // The published sizes. Each is what the authors' configuration in Hugging Face's format says; the context is its
 // max_position_embeddings.
-#include <array>
 
 #include "models/gpt_config.h"
 

@@ -1,7 +1,6 @@
 #include "nn/recurrent.h"
 
 #include <cmath>
-#include <functional>
 
 #include "autograd/recurrent.h"
 #include "core/ids.h"

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 

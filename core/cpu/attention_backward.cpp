@@ -9,7 +9,6 @@
 // in the forward pass; dk and dv sum over queries and use the tiles transposed back, [queries, keys]. All five products
 // run on the unit in use (attention_panels.h). The units for bf16 take p and ds rounded to bf16; delta and ds are
 // computed in f32.
-#include <array>
 #include <limits>
 #include <type_traits>
 

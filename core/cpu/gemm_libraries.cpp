@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <initializer_list>
-#include <string>
 
 #include "core/cpu/gemm_blocks.h"
 

@@ -1,6 +1,5 @@
 #include "core/cpu/max_pool.h"
 
-#include <cmath>
 #include <vector>
 
 #include "core/cpu/loops.h"

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "data/utf8.h"
 

@@ -1,9 +1,6 @@
 // The header of a GGUF file, read. It is not trusted: every number is checked before it is used.
 #include <bit>
-#include <cstring>
 #include <limits>
-#include <optional>
-#include <set>
 
 #include "core/extents.h"
 #include "data/gguf/file.h"

@@ -12,8 +12,6 @@
 // Read next: examples/history/compression.cpp, which sends less at every step.
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "autograd/ops.h"
 #include "examples/history/history.h"
 

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <map>
 #include <optional>
 
 #include "core/error.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "autograd/ops.h"
 #include "data/gguf/tokenizer.h"
 #include "models/gguf/architectures.h"

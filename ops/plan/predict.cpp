@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "ops/plan/at_once.h"

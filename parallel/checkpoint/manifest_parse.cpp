@@ -1,6 +1,5 @@
 // Reads a manifest, and checks everything in it. It takes the tensors from the JSON parser one by one, so that it needs
 // no more memory than the resulting Manifest.
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <set>

@@ -2,7 +2,6 @@
 #include "parallel/checkpoint/weights.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "data/safetensors.h"
 #include "data/utf8.h"

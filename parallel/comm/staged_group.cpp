@@ -1,11 +1,9 @@
 // Implements staged_group.h. Host copies are in pinned memory of the rank's pool and count as communication.
 #include "parallel/comm/staged_group.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "parallel/comm/collective.h"
 #include "parallel/comm/times.h"
 

@@ -1,6 +1,5 @@
 #include "parallel/data_parallel/grad_sync.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 

@@ -1,6 +1,5 @@
 // Parses a mesh: "dp=2,tp=2,pp=2".
 #include <charconv>
-#include <numeric>
 
 #include "parallel/mesh/mesh.h"
 

@@ -1,7 +1,6 @@
 #include "parallel/zero/gradients.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "core/kernels.h"

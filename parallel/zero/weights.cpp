@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 
-#include "core/kernels.h"
 #include "parallel/comm/call_site.h"
 
 namespace trireme {

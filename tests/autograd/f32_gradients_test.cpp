@@ -1,6 +1,5 @@
 // The gradient of a parameter is a sum over rows and is kept in f32. Every operation that makes one is tested with rows
 // whose sum exceeds the range of f16.
-#include <cstring>
 
 #include "autograd/conv.h"
 #include "autograd/group_norm.h"

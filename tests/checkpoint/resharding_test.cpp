@@ -3,7 +3,6 @@
 // the memory of the ranks that saved it. The reference is assembled here from those ranks' tensors, element by element.
 #include <mutex>
 
-#include "core/random.h"
 #include "tests/checkpoint/support.h"
 
 using namespace trireme;

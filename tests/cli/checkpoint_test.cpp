@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "tests/cli/support.h"
 #include "tests/support/virtual_terminal.h"

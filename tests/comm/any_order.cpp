@@ -1,7 +1,6 @@
 // check_any_order of suite.h.
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "core/random.h"
 #include "tests/comm/suite.h"

@@ -1,7 +1,6 @@
 #include "tests/comm/fake_nccl.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <set>
 #include <tuple>

@@ -1,6 +1,5 @@
 // Tensors of given and of random numbers, and their text.
 #include <cmath>
-#include <limits>
 #include <sstream>
 
 #include "core/random.h"

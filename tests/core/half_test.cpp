@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 
 #include "core/half.h"

@@ -6,11 +6,9 @@
 #include <doctest/doctest.h>
 
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "core/kernels.h"
-#include "core/parallel_for.h"
 #include "core/tensor.h"
 #include "tests/support/elements.h"
 #include "tests/support/tensors.h"

@@ -2,8 +2,6 @@
 #include "data/dlpack.h"
 
 #include <array>
-#include <memory>
-#include <utility>
 
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include "core/io.h"
 #include "data/corpus.h"
 #include "data/dataset.h"

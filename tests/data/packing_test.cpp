@@ -7,7 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
 #include <set>
 
 #include "helpers.h"

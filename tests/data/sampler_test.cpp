@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <set>
 
 #include "data/eval_windows.h"
 #include "helpers.h"

@@ -1,5 +1,4 @@
 // The target for GGUF files.
-#include <cstring>
 
 #include "data/gguf/writer.h"
 #include "tests/fuzz/targets.h"

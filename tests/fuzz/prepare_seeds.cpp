@@ -1,5 +1,4 @@
 // Seeds for the targets of tests/fuzz/prepare_targets.cpp.
-#include <cstring>
 
 #include "data/npy.h"
 #include "data/prepare/prepare_state.h"

@@ -1,7 +1,6 @@
 // Models that `transformers` has saved (make_hugging_face.py), on many meshes: its logits, loss and gradients; and what
 // we write of them is what it has written.
 #include <filesystem>
-#include <optional>
 
 #include "models/hugging_face/export.h"
 #include "models/hugging_face/folder.h"

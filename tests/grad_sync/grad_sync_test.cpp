@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "core/random.h"
 #include "tests/grad_sync/support.h"

@@ -1,6 +1,5 @@
 // Mistakes of a training loop on a mesh that would otherwise train each rank apart: other seeds, other layers, weights
 // loaded on one rank, no GradSync, clipping and stepping before its sums.
-#include "parallel/parameters/same_model.h"
 
 #include <doctest/doctest.h>
 

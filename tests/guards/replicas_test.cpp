@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "tests/guards/support.h"
 #include "tests/support/errors.h"

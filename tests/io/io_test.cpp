@@ -15,7 +15,6 @@
 #include <cstdarg>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

@@ -3,7 +3,6 @@
 #include "models/model.h"
 
 #include <cmath>
-#include <mutex>
 
 #include "check/parity/parity.h"
 #include "data/dataset.h"

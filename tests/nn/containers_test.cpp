@@ -1,7 +1,6 @@
 // Sequential and ModuleList.
 #include "nn/containers.h"
 
-#include "autograd/engine.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
 #include "nn/summary.h"

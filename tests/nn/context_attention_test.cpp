@@ -4,7 +4,6 @@
 #include "nn/documents.h"
 #include "nn/ring_attention.h"
 #include "nn/sequence_order.h"
-#include "parallel/mesh/redistribute.h"
 #include "tests/support/mesh.h"
 
 using namespace trireme;

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <mutex>
+#include <vector>
+
 #include "core/memory.h"
 #include "core/parallel_for.h"
 #include "tests/support/batches.h"

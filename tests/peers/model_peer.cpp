@@ -20,7 +20,6 @@
 #include "train/gpt/gpt_setup.h"
 #include "train/gpt/gpt_source.h"
 #include "train/options/flags.h"
-#include "train/program/output.h"
 #include "train/program/program.h"
 #include "train/step/trainer.h"
 

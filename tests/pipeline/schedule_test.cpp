@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "core/error.h"
 #include "parallel/pipeline/check.h"

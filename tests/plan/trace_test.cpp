@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/kernels.h"
-#include "core/parallel_for.h"
 #include "parallel/comm/dry_group.h"
 
 using namespace trireme;

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
-#include <array>
 #include <chrono>
 
 #include "autograd/conv.h"

@@ -16,7 +16,6 @@
 #include "nn/mlp.h"
 #include "nn/weights.h"
 #include "optim/optimizer.h"
-#include "parallel/mesh/redistribute.h"
 #include "tests/support/files.h"
 #include "tests/support/mesh.h"
 

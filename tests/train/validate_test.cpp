@@ -2,7 +2,6 @@
 #include "train/gpt/validate_gpt.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <filesystem>
 

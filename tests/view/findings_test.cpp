@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "tests/support/text.h"
 #include "tests/view/traces.h"
 

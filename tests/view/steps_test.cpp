@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "tests/support/errors.h"
 #include "tests/view/traces.h"
 

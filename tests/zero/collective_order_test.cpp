@@ -2,8 +2,6 @@
 // operations end early or late at random. All ranks of a group must call the same sequence, and the sequence of a rank
 // over all of its groups must not depend on the delays. Otherwise ranks deadlock under --verify, and may deadlock under
 // NCCL.
-#include <array>
-#include <functional>
 #include <map>
 
 #include "parallel/comm/collective.h"

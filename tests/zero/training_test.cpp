@@ -2,7 +2,6 @@
 // weights.
 #include "tests/zero/training.h"
 
-#include "core/random.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
 

@@ -2,7 +2,6 @@
 // error its place in the job, and write the flight record if a rank was lost.
 #include "train/launch/ranks.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

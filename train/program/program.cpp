@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <new>
 #include <string_view>
@@ -13,7 +12,6 @@
 #include "train/program/launcher.h"
 #include "train/program/output.h"
 #include "train/program/screen.h"
-#include "train/program/signals.h"
 
 namespace trireme {
 

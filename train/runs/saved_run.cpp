@@ -1,6 +1,5 @@
 #include "train/runs/saved_run.h"
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <string_view>

@@ -1,7 +1,6 @@
 #include "train/step/gradient_watch.h"
 
 #include <cmath>
-#include <utility>
 
 #include "core/kernels.h"
 

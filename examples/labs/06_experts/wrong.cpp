@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <numeric>
 
 #include "examples/labs/06_experts/solution.h"
 

@@ -1,6 +1,5 @@
 // Lab 8: wrong answers, each with a part of the message that it must get. Most give plausible numbers; the last three try
 // to fool the grader. tests/labs runs them. Do not read this before your own answer: what is wrong shows what is right.
-#include <algorithm>
 #include <bit>
 
 #include "examples/labs/08_collectives/solution.h"

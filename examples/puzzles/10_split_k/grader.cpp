@@ -1,5 +1,4 @@
 // The grader of puzzle 10.
-#include <algorithm>
 
 #include "examples/puzzles/10_split_k/puzzle.h"
 #include "examples/puzzles/harness/trial.h"

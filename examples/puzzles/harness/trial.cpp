@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "core/error.h"
 #include "cuda/emu/race.h"

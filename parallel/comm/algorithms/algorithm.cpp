@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <numeric>
 
 #include "parallel/comm/algorithms/parts.h"
 

@@ -1,5 +1,4 @@
 // Pairs of ranks whose numbers differ in one bit.
-#include <algorithm>
 
 #include "parallel/comm/algorithms/parts.h"
 

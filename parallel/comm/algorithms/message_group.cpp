@@ -1,6 +1,5 @@
 #include "parallel/comm/algorithms/message_group.h"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>

@@ -10,7 +10,6 @@
 #include "parallel/comm/mpi/group.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "parallel/comm/common/diagnosis.h"
 #include "parallel/comm/common/records.h"

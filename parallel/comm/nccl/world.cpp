@@ -1,6 +1,5 @@
 #include "parallel/comm/nccl/world.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/cores.h"

@@ -1,7 +1,6 @@
 #include "parallel/comm/watch/report.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <ranges>
