@@ -17,6 +17,7 @@
 
 #include "core/cores.h"
 #include "core/io.h"
+#include "core/parallel_for.h"
 #include "data/chat/chat_template.h"
 #include "data/utf8.h"
 #include "models/gguf/architectures.h"
