@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "core/half.h"
