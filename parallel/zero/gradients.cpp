@@ -11,9 +11,6 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t gradient_alignment = 16;  // elements: each gradient starts on a 64-byte line
-// Number of buckets; each is a packed copy of its gradients. Also decides when a sum over copies is launched: see
-// gradients.h.
-constexpr std::size_t most_on_the_way = 2;
 
 std::int64_t padded(std::int64_t count) {
   return (count + gradient_alignment - 1) / gradient_alignment * gradient_alignment;
@@ -31,11 +28,27 @@ void fill(const Tensor& x, double value) {
   kernels(y.device()).fill(y, value);
 }
 
+/// How many buckets may be on the way at a time; each is a packed copy of its gradients. As many as a block has: then a
+/// bucket has the time of a block's backward to arrive. With fewer, backward would wait for it, and after it all earlier
+/// stages of a pipeline.
+std::size_t buckets_of_largest_unit(const std::vector<ZeroBucket>& buckets) {
+  std::map<const Unit*, std::size_t> counts;
+  std::size_t most = 2;
+  for (const ZeroBucket& bucket : buckets)
+    if (!bucket.frozen && bucket.unit != nullptr) most = std::max(most, ++counts[bucket.unit]);
+  return most;
+}
+
 }  // namespace
 
 ZeroGradients::ZeroGradients(const std::vector<ZeroBucket>& buckets, const ParameterList& tied, const DeviceMesh& mesh,
                              bool each_microbatch)
-    : buckets_(buckets), tied_(tied), mesh_(mesh), each_microbatch_(each_microbatch), states_(buckets.size()) {
+    : buckets_(buckets),
+      tied_(tied),
+      mesh_(mesh),
+      each_microbatch_(each_microbatch),
+      most_on_the_way_(buckets_of_largest_unit(buckets)),
+      states_(buckets.size()) {
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     if (buckets[b].frozen) {
       place_in_round_.push_back(0);
@@ -181,7 +194,7 @@ void ZeroGradients::send(std::size_t b) {
   sent_.push_back(std::move(sent));
   packed = {};
   // A bucket without a group (the same on all ranks) has nothing to wait for.
-  while (!sent_.empty() && (sent_.size() > most_on_the_way || buckets_[sent_.front().bucket].group == nullptr))
+  while (!sent_.empty() && (sent_.size() > most_on_the_way_ || buckets_[sent_.front().bucket].group == nullptr))
     receive_first();
 }
 

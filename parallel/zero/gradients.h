@@ -20,8 +20,9 @@
 //
 // The order in which collectives are launched must not depend on timing, also across groups: ranks with different
 // orders deadlock under --verify, which compares each collective before it runs, and may deadlock under NCCL. So a sum
-// over copies is launched, after waiting for its piece, when the second bucket after it has been sent, or by finish().
-// It is launched at once if the shard group is one rank, as no piece travels. Early arrival of a piece changes nothing.
+// over copies is launched, after waiting for its piece, when as many buckets as the largest unit has were sent after it,
+// or by finish(). It is launched at once if the shard group is one rank, as no piece travels. Early arrival of a piece
+// changes nothing.
 // Read next: parallel/zero/gradients.cpp, parallel/data_parallel/grad_sync.h (stage 0).
 #pragma once
 
@@ -91,8 +92,9 @@ class ZeroGradients {
   const ParameterList& tied_;
   const DeviceMesh& mesh_;
   const bool each_microbatch_;
-  bool sending_ = false;  // ready buckets may be sent
-  bool summed_ = false;   // finish() has been called since the last zero_grad()
+  const std::size_t most_on_the_way_;  // buckets; also decides when a sum over copies is launched
+  bool sending_ = false;               // ready buckets may be sent
+  bool summed_ = false;                // finish() has been called since the last zero_grad()
   std::vector<BucketGradients> states_;
   std::vector<std::size_t> place_in_round_;  // by bucket
   std::map<int, Round> rounds_;              // by chunk

@@ -76,6 +76,33 @@ TEST_CASE("the parts of a step add up to it, and its FLOPs are those of all rank
   CHECK(together.flops == doctest::Approx(2 * alone.flops).epsilon(1e-6));  // twice the samples
 }
 
+// A rank that waits in its last backward makes all earlier stages wait.
+TEST_CASE("no backward waits for sums of gradients that the backward of another block hides") {
+  for (const char* zero : {"0", "1", "2"}) {
+    INFO("ZeRO " << zero);
+    const GptOptions options = options_of({"--layers", "4", "--width", "4096", "--heads", "32", "--mesh", "dp=2,pp=2",
+                                           "--micro-batches", "4", "--zero", zero});
+    const Recording recording = record(options, program_of(options), ByFlops(4e-11));
+    for (std::size_t rank = 0; rank < recording.traces.size(); ++rank) {
+      const Trace& trace = recording.traces[rank];
+      double waits = 0;
+      int sums = 0;
+      for (const Timeline::Span& span : recording.timeline.ranks[rank].program)
+        for (const Trace::Part& part : trace.parts()) {
+          const Trace::Event& event = trace.events()[span.index];
+          if (part.kind != "backward" || span.index < part.begin || span.index >= part.end) continue;
+          const bool is_wait = event.kind == Trace::EventKind::wait;
+          if (is_wait && trace.transfers()[static_cast<std::size_t>(event.index)].background) {
+            waits += span.end - span.begin;
+            ++sums;
+          }
+        }
+      INFO(sums << " sums on rank " << rank);
+      CHECK(waits < 1e-3 * recording.timeline.seconds);
+    }
+  }
+}
+
 TEST_CASE("no prediction is below its lower bound") {
   const std::vector<Combination> all = covering_subset(parity_matrix());
   for (std::size_t i = 1; i < all.size(); i += 7) {
