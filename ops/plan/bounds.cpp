@@ -283,14 +283,21 @@ std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool c
       needs[kind].backward_weight = theirs.backward_weight;
       needs[kind].deferred = theirs.deferred;
       for (const double sign : {1.0, -1.0})
-        for (const Trace::Transfer& transfer : blocks.exchanges[kind][sign > 0 ? 0 : 1])
-          needs[kind].exchanges += sign * exchange_seconds(transfer, blocks.data, options.mesh.shape);
+        for (const Trace::Transfer& transfer : blocks.exchanges[kind][sign > 0 ? 0 : 1]) {
+          const double seconds = sign * exchange_seconds(transfer, blocks.data, options.mesh.shape);
+          needs[kind].exchanges += seconds;
+          if (transfer.collective.kind == comm::CollectiveKind::all_gather) needs[kind].gathers += seconds;
+        }
     }
   }
   std::vector<Needs> stages(plan.size());
   for (std::size_t stage = 0; stage < plan.size(); ++stage)
-    for (int block = plan[stage].first; block < plan[stage].end(); ++block)
-      stages[stage].add(needs[kinds.of_block[static_cast<std::size_t>(block)]]);
+    for (int block = plan[stage].first; block < plan[stage].end(); ++block) {
+      const Needs& one = needs[kinds.of_block[static_cast<std::size_t>(block)]];
+      stages[stage].add(one);
+      // ZeRO 3 gathers weights again for backward, but for the last ones, which are still there.
+      if (plan[stage].end() - block > 2) stages[stage].exchanges += one.gathers;
+    }
   if (options.mesh.shape.size(Axis::pp) == 1) {  // tied weights are there once
     stages[0].weights -= kinds.weights;
     stages[0].gradients -= kinds.gradients;

@@ -53,6 +53,7 @@ class Bounds {
     double forward = 0, backward = 0;                        // seconds
     double backward_weight = 0;                              // seconds of the second part of a split backward
     double exchanges = 0;                                    // seconds of ZeRO's exchanges in the background
+    double gathers = 0;                                      // seconds of those of them that gather weights
     std::int64_t weights = 0, gradients = 0, optimizer = 0;  // bytes, not sharded
     std::int64_t activations = 0, kept = 0;                  // bytes: at the peak, and from forward to backward
     std::int64_t deferred = 0;                               // bytes that a split backward keeps for its second part
