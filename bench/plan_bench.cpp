@@ -15,7 +15,6 @@
 #include "check/parity/models.h"
 #include "ops/plan/this_machine.h"
 #include "train/gpt/parity_options.h"
-#include "train/launch/ranks.h"
 #include "train/program/program.h"
 #include "train/step/rank_memory.h"
 
@@ -26,32 +25,6 @@ namespace {
 std::vector<std::string> words(const std::string& line) {
   std::istringstream in(line);
   return {std::istream_iterator<std::string>(in), {}};
-}
-
-/// Of a step, the slowest rank's.
-double measure(const GptOptions& options, const DryProgram& program) {
-  constexpr int warm_up = 2;
-  constexpr double enough = 0.7;  // seconds
-  double result = 0;
-  run_ranks(options, [&](Rank& rank) {
-    const auto mesh = std::make_shared<const DeviceMesh>(rank.world, options.mesh.shape);
-    Trainer trainer(program.model(options, mesh), options);
-    const Trainer::NextBatch next_batch =
-        copies_of_sample(program, options.batch_sizes().micro_batch, std::int64_t{rank.world->rank()} << 20);
-    make_steps(trainer, next_batch, warm_up);
-    std::vector<double> seconds;
-    int steps = 0;
-    for (int i = 0; i == 0 || i < steps; ++i) {
-      const Stopwatch stopwatch;
-      make_steps(trainer, next_batch, 1);
-      Tensor slowest = Tensor::full({1}, stopwatch.seconds(), DType::f64);
-      rank.world->all_reduce(slowest, ReduceOp::max).wait();
-      seconds.push_back(slowest.item());
-      if (i == 0) steps = static_cast<int>(std::clamp(enough / slowest.item(), 5.0, 100.0));
-    }
-    if (rank.first()) result = bench::median(seconds);
-  });
-  return result;
 }
 
 void print(const std::vector<plan::RankTime>& ranks) {
@@ -73,12 +46,13 @@ struct Row {
 
   explicit Row(const GptOptions& options) {
     constexpr int turns = 5;
+    constexpr double enough = 0.7;  // seconds
     const DryProgram program = dry_program(gpt_parity(options.model.config), options);
     for (int turn = 0; turn < turns; ++turn) {
       plan::ThisMachine machine;  // that knows nothing yet
       ranks = machine.predict(options, program);
       predicted.push_back(plan::step_seconds(ranks));
-      measured.push_back(measure(options, program));
+      measured.push_back(plan::ThisMachine::measure(options, program, enough));
       ratios.push_back(predicted.back() / measured.back());
     }
   }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ops/plan/alike.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace trireme::plan {
@@ -82,16 +83,7 @@ std::vector<Trace::Transfer> exchanges_of(const Trace& trace, int data) {
 }
 
 bool are_alike(const Run& a, const Run& b) {
-  const auto same_events = [](const Trace::Event& x, const Trace::Event& y) {
-    return x.kind == y.kind && x.index == y.index;
-  };
-  const auto same_kernels = [](const ProfileEvent& x, const ProfileEvent& y) { return identity(x) == identity(y); };
-  const auto same_transfers = [](const Trace::Transfer& x, const Trace::Transfer& y) {
-    return x.kind == y.kind && x.bytes == y.bytes && x.background == y.background;
-  };
-  return a.memory.peaks == b.memory.peaks && std::ranges::equal(a.trace.events(), b.trace.events(), same_events) &&
-         std::ranges::equal(a.trace.kernels(), b.trace.kernels(), same_kernels) &&
-         std::ranges::equal(a.trace.transfers(), b.trace.transfers(), same_transfers);
+  return a.memory.peaks == b.memory.peaks && runs_the_same(a.trace, b.trace);
 }
 
 bool splits_backward(const TrainOptions& options) {

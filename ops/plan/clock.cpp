@@ -9,11 +9,6 @@ Clock::~Clock() {
   while (!alive_.empty()) std::coroutine_handle<>::from_address(*alive_.begin()).destroy();
 }
 
-double Clock::speed(int node) const {
-  const int room = node < 0 ? 1 : cores_;
-  return room == 0 ? 1 : std::min(1.0, static_cast<double>(room) / static_cast<double>(wanted_.at(node)));
-}
-
 void Clock::run() {
   do {
     while (!ready_.empty()) {
@@ -25,20 +20,47 @@ void Clock::run() {
   } while (go_on());
 }
 
+void Clock::begin(int where, const Work& work) {
+  Resource& resource = resources_.try_emplace(where, Resource{.room = where < 0 ? 1 : cores_}).first->second;
+  advance(resource);
+  resource.works.push_back(work);
+  resource.threads += work.threads;
+  plan_end(where, resource);
+}
+
+/// What is left of the works now.
+void Clock::advance(Resource& resource) const {
+  for (Work& work : resource.works) work.left -= (now_ - resource.since) * resource.speed();
+  resource.since = now_;
+}
+
+void Clock::plan_end(int where, Resource& resource) {
+  if (resource.end) ends_.erase({*resource.end, where});
+  resource.end.reset();
+  if (resource.works.empty()) return;
+  resource.end = now_ + std::ranges::min(resource.works, {}, &Work::left).left / resource.speed();
+  ends_.emplace(*resource.end, where);
+}
+
 /// To the next moment at which something ends; false if nothing will.
 bool Clock::go_on() {
-  constexpr double never = std::numeric_limits<double>::infinity(), same = 1e-12;  // seconds
-  wanted_.clear();
-  for (const Work& work : works_) wanted_[work.node] += work.threads;
-  double next = sleeps_.empty() ? never : sleeps_.begin()->first;
-  for (const Work& work : works_) next = std::min(next, now_ + work.left / speed(work.node));
-  if (next == never) return false;
-  for (Work& work : works_) work.left -= (next - now_) * speed(work.node);
-  now_ = next;
-  // Ends that differ by rounding alone come together.
-  const auto ended = std::stable_partition(works_.begin(), works_.end(), [](const Work& w) { return w.left > same; });
-  for (auto work = ended; work != works_.end(); ++work) make_ready(work->who);
-  works_.erase(ended, works_.end());
+  constexpr double same = 1e-12;  // seconds: ends that differ by rounding alone come together
+  if (ends_.empty() && sleeps_.empty()) return false;
+  constexpr double never = std::numeric_limits<double>::infinity();
+  now_ = std::min(ends_.empty() ? never : ends_.begin()->first, sleeps_.empty() ? never : sleeps_.begin()->first);
+  while (!ends_.empty() && ends_.begin()->first <= now_ + same) {
+    const int where = ends_.begin()->second;
+    Resource& resource = resources_.at(where);
+    advance(resource);
+    const auto ended =
+        std::ranges::stable_partition(resource.works, [](const Work& w) { return w.left > same; }).begin();
+    for (auto work = ended; work != resource.works.end(); ++work) {
+      resource.threads -= work->threads;
+      make_ready(work->who);
+    }
+    resource.works.erase(ended, resource.works.end());
+    plan_end(where, resource);
+  }
   while (!sleeps_.empty() && sleeps_.begin()->first <= now_ + same) {
     make_ready(sleeps_.begin()->second);
     sleeps_.erase(sleeps_.begin());

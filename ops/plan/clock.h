@@ -12,10 +12,12 @@
 // Read next: ops/plan/clock.cpp, ops/plan/simulate.cpp.
 #pragma once
 
+#include <algorithm>
 #include <coroutine>
 #include <deque>
 #include <exception>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -40,7 +42,7 @@ class Clock {
     double seconds;
     int threads, node;
     bool await_ready() const { return seconds <= 0; }
-    void await_suspend(std::coroutine_handle<> who) { clock.works_.push_back({who, seconds, threads, node}); }
+    void await_suspend(std::coroutine_handle<> who) { clock.begin(node, {who, seconds, threads}); }
     void await_resume() const {}
   };
   /// `threads` of a node work for `seconds`, at full speed.
@@ -62,18 +64,31 @@ class Clock {
   friend struct Process;
   struct Work {
     std::coroutine_handle<> who;
-    double left;
-    int threads, node;  // nodes below 0 are ports
+    double left;  // seconds at full speed
+    int threads;
   };
+  /// The cores of a node, or a port (-1 - its number): what works there shares it.
+  struct Resource {
+    int room = 0;  // threads that advance at full speed; 0: all
+    std::vector<Work> works = {};
+    int threads = 0;                 // of all works
+    double since = 0;                // when `left` was true
+    std::optional<double> end = {};  // when the first of the works ends
+
+    double speed() const { return room == 0 ? 1 : std::min(1.0, static_cast<double>(room) / threads); }
+  };
+
+  void begin(int where, const Work& work);
+  void advance(Resource& resource) const;
+  void plan_end(int where, Resource& resource);
   bool go_on();
-  double speed(int node) const;
 
   int cores_;
   double now_ = 0;
   std::deque<std::coroutine_handle<>> ready_;
-  std::vector<Work> works_;
+  std::map<int, Resource> resources_;
+  std::set<std::pair<double, int>> ends_;                  // of resources that are in use
   std::multimap<double, std::coroutine_handle<>> sleeps_;  // by the time at which they end
-  std::map<int, int> wanted_;                              // threads that work, by node; transfers, by port
   std::set<void*> alive_;                                  // coroutines
   std::exception_ptr error_;
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <utility>
 
+#include "ops/plan/alike.h"
 #include "ops/plan/at_once.h"
 #include "ops/plan/kernel_kind.h"
 #include "parallel/pipeline/schedules.h"
@@ -31,9 +33,9 @@ double flops_of(const Trace& trace) {
   return before;
 }
 
-/// `recording`: is filled in, unless it is null.
+/// `like`: for each pipeline rank one whose trace tells its own. `recording`: is filled in, unless it is null.
 Prediction predict_all(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads,
-                       Recording* recording = nullptr) {
+                       const std::vector<int>& like, Recording* recording = nullptr) {
   const std::vector<int> ranks = pipeline_of(options.mesh.shape);
   const std::shared_ptr<DryFacts> facts = make_dry_facts();
   std::vector<Trace> traces(ranks.size());
@@ -41,11 +43,18 @@ Prediction predict_all(const TrainOptions& options, const DryProgram& program, c
     for (Trace& trace : traces) trace.watch_memory(options.precision.tensor_device());
   Prediction prediction;
   prediction.memory.resize(ranks.size());
+  const auto own = [&](std::size_t stage) { return like[stage] == static_cast<int>(stage); };
   const auto run = [&](std::size_t stage) {
-    prediction.memory[stage] = dry_run_trace(options, program, ranks[stage], traces[stage], facts);
+    if (own(stage)) prediction.memory[stage] = dry_run_trace(options, program, ranks[stage], traces[stage], facts);
   };
   run(ranks.size() - 1);  // the first stage needs what the last one tells it
   for_each_at_once(ranks.size() - 1, threads, run);
+  for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
+    if (own(stage)) continue;
+    const auto other = static_cast<std::size_t>(like[stage]);
+    traces[stage] = moved(traces[other], options, like[stage], static_cast<int>(stage));
+    prediction.memory[stage] = prediction.memory[other];
+  }
   std::vector<RankProgram> programs;
   for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
     programs.push_back({.rank = ranks[stage], .trace = &traces[stage]});
@@ -113,16 +122,19 @@ const RankMemory& Prediction::most_memory() const { return *std::ranges::max_ele
 Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
   const std::int64_t count = options.batch_sizes().micro_batches;
   const auto [few, more] = few_micro_batches(options);
-  if (count <= more) return predict_all(options, program, machine, threads);
-  const Prediction a = predict_all(with_micro_batches(options, few), program, machine, threads);
-  const Prediction b = predict_all(with_micro_batches(options, more), program, machine, threads);
+  const std::vector<int> like = alike_ranks(with_micro_batches(options, std::min(count, few)), program, threads);
+  if (count <= more) return predict_all(options, program, machine, threads, like);
+  const Prediction a = predict_all(with_micro_batches(options, few), program, machine, threads, like);
+  const Prediction b = predict_all(with_micro_batches(options, more), program, machine, threads, like);
   return extrapolated(a, b, static_cast<double>(count - few) / static_cast<double>(more - few));
 }
 
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
   const std::int64_t count = std::min(options.batch_sizes().micro_batches, few_micro_batches(options).second);
   Recording recording{.of = options.batch_sizes().micro_batches, .traces = {}, .timeline = {}};
-  predict_all(with_micro_batches(options, count), program, machine, threads, &recording);
+  std::vector<int> all(static_cast<std::size_t>(options.mesh.shape.size(Axis::pp)));
+  std::iota(all.begin(), all.end(), 0);
+  predict_all(with_micro_batches(options, count), program, machine, threads, all, &recording);
   return recording;
 }
 

@@ -1,11 +1,14 @@
 #include "ops/plan/this_machine.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <compare>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,27 +32,45 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+/// For which this thread has had a core.
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-/// Seconds of kernels. `setting`: what else their time depends on, threads and ranks at once.
+/// How ranks run while their kernels are timed.
+struct ThisMachine::Setting {
+  int at_once = 1, threads = 1;  ///< ranks, and threads of each
+  bool share_cores = false;      ///< more threads than cores, as in a run with so many ranks
+
+  auto operator<=>(const Setting&) const = default;
+};
+
+/// Seconds of kernels.
 class ThisMachine::Kernels {
  public:
-  Trace::Measure timer(const std::string& setting) {
+  Trace::Measure timer(const Setting& setting) {
     return [this, setting](const ProfileEvent& call, const std::function<void()>& compute, int step) {
       const Key key(setting, identity(call));
-      if (known(key)) return;
+      // Ranks that share cores find their caches used by others after each time slice. So all of them compute all the
+      // time, and what counts is the time that a thread has a core.
+      if (!setting.share_cores && known(key)) return;
       const Stopwatch stopwatch;
+      const double before = thread_seconds();
       compute();
-      const double seconds = stopwatch.seconds();
+      const double seconds = setting.share_cores ? thread_seconds() - before : stopwatch.seconds();
       const std::scoped_lock lock(mutex_);
       Samples& samples = samples_[key];
       (step == 0 ? samples.first_step : samples.later).push_back(seconds);
     };
   }
   /// One of the times that were measured, by a random number.
-  double seconds(const std::string& setting, const ProfileEvent& call, std::uint32_t random) const {
+  double seconds(const Setting& setting, const ProfileEvent& call, std::uint32_t random) const {
     const Samples& samples = samples_.at({setting, identity(call)});
     const std::vector<double>& seconds = samples.later.empty() ? samples.first_step : samples.later;
     return seconds[random % seconds.size()];
@@ -61,7 +82,7 @@ class ThisMachine::Kernels {
     std::vector<double> first_step, later;  // the first step touches memory for the first time
   };
 
-  using Key = std::pair<std::string, CallIdentity>;
+  using Key = std::pair<Setting, CallIdentity>;
 
   bool known(const Key& key) {
     const std::scoped_lock lock(mutex_);
@@ -128,13 +149,15 @@ class ThisMachine::Exchanges {
       const auto group = world.subgroup(members, name.first);
       for (const auto& [k, transfer] : transfers) {
         constexpr int warm_up = 3, tries = 12;
-        const std::function<void()> exchange =
+        const Exchange exchange =
             transfer.kind == Trace::TransferKind::collective ? collective(*group, transfer) : message(*group, transfer);
         std::vector<double> seconds;
         for (int i = 0; i < warm_up + tries; ++i) {
+          Tensor sent = exchange.sent;
+          std::memset(sent.raw(), i, static_cast<std::size_t>(sent.bytes()));  // as in training: not in others' caches
           group->barrier();
           const Stopwatch stopwatch;
-          exchange();
+          exchange.run();
           if (i >= warm_up) seconds.push_back(stopwatch.seconds());
         }
         measured.emplace_back(k, median(seconds));
@@ -160,7 +183,12 @@ class ThisMachine::Exchanges {
     return seconds;
   }
 
-  static std::function<void()> collective(ProcessGroup& group, const Trace::Transfer& transfer) {
+  struct Exchange {
+    Tensor sent;
+    std::function<void()> run;
+  };
+
+  static Exchange collective(ProcessGroup& group, const Trace::Transfer& transfer) {
     const comm::Signature& s = transfer.collective;
     using Kind = comm::CollectiveKind;
     const std::int64_t all = s.count * group.size();
@@ -169,18 +197,18 @@ class ThisMachine::Exchanges {
     c.x = Tensor::zeros({is_split(s.kind) ? all : s.count}, s.dtype);
     if (is_split(s.kind) || to_all) c.y = Tensor::zeros({to_all ? all : s.count}, s.dtype);
     const Launch launch = transfer.background ? Launch::background : Launch::lazy;
-    return [&group, c, launch] { comm::dispatch(group, c, launch).wait(); };
+    return {c.x, [&group, c, launch] { comm::dispatch(group, c, launch).wait(); }};
   }
 
   /// Each rank sends to the next.
-  static std::function<void()> message(ProcessGroup& group, const Trace::Transfer& transfer) {
+  static Exchange message(ProcessGroup& group, const Trace::Transfer& transfer) {
     const int ranks = group.size(), next = (group.rank() + 1) % ranks, last = (group.rank() + ranks - 1) % ranks;
     const Tensor x = Tensor::zeros({transfer.bytes}, DType::u8), y = Tensor::zeros({transfer.bytes}, DType::u8);
-    return [&group, next, last, x, y] {
-      Work sent = group.send(x, next, 0);
-      group.recv(y, last, 0).wait();
-      sent.wait();
-    };
+    return {x, [&group, next, last, x, y] {
+              Work sent = group.send(x, next, 0);
+              group.recv(y, last, 0).wait();
+              sent.wait();
+            }};
   }
 
   std::map<std::string, double> seconds_;
@@ -191,48 +219,55 @@ class ThisMachine::Exchanges {
 
 namespace {
 
+bool share_cores(const TrainOptions& options) {
+  return options.mesh.shape.ranks() * options.threads_per_rank() > static_cast<int>(usable_cores().size());
+}
+
+/// As many as have cores of their own.
 int ranks_at_once(const TrainOptions& options) {
   const int cores = static_cast<int>(usable_cores().size());
   return std::clamp(cores / options.threads_per_rank(), 1, options.mesh.shape.ranks());
 }
 
-/// The traces of all ranks, some at a time.
-Traces traces_of(const TrainOptions& options, const DryProgram& program, const Trace::Measure& measure,
-                 bool watches_memory) {
-  const int ranks = options.mesh.shape.ranks(), at_once = ranks_at_once(options), threads = options.threads_per_rank();
-  Traces traces;
-  for (int rank = 0; rank < ranks; ++rank) {
-    traces.push_back(std::make_unique<Trace>(measure));
-    if (watches_memory) traces.back()->watch_memory(options.precision.tensor_device());
-  }
-  const std::shared_ptr<DryFacts> facts = make_dry_facts();
-  for (int rank = ranks - 1; rank >= 0 && ranks > 1; --rank) {  // what they tell one another when they start
-    Trace trace;
-    dry_run_trace(options, program, rank, trace, facts);
-  }
+/// Runs `run(rank, cores)` for all ranks, `at_once` at a time. Each has its own cores, unless all run at once on too
+/// few.
+template <class Run>
+void run_some_at_once(const TrainOptions& options, int at_once, const Run& run) {
+  const int ranks = options.mesh.shape.ranks(), threads = options.threads_per_rank();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(at_once));
   for (int first = 0; first < ranks; first += at_once) {
     std::vector<std::thread> running;
     for (int i = 0; i < at_once && first + i < ranks; ++i)
       running.emplace_back([&, i, rank = first + i] {
         try {
-          dry_run_trace(options, program, rank, *traces[static_cast<std::size_t>(rank)], facts,
-                        {.first = i * threads, .parts = at_once * threads});
+          OwnCores::Share cores{.first = i * threads, .parts = at_once * threads};
+          if (at_once > ranks_at_once(options)) cores = {};
+          run(rank, cores);
         } catch (...) { errors[static_cast<std::size_t>(i)] = std::current_exception(); }
       });
     for (std::thread& thread : running) thread.join();
     for (const std::exception_ptr& error : errors)
       if (error) std::rethrow_exception(error);
   }
-  return traces;
+}
+
+/// What the ranks tell one another when they start.
+std::shared_ptr<DryFacts> facts_of(const TrainOptions& options, const DryProgram& program) {
+  const std::shared_ptr<DryFacts> facts = make_dry_facts();
+  const int ranks = options.mesh.shape.ranks();
+  for (int rank = ranks - 1; rank >= 0 && ranks > 1; --rank) {
+    Trace trace;
+    dry_run_trace(options, program, rank, trace, facts);
+  }
+  return facts;
 }
 
 }  // namespace
 
 class ThisMachine::Model final : public MachineModel {
  public:
-  Model(const Kernels& kernels, const Exchanges& exchanges, std::string setting, int ranks, bool has_links)
-      : kernels_(kernels), exchanges_(exchanges), setting_(std::move(setting)), ranks_(ranks), has_links_(has_links) {}
+  Model(const Kernels& kernels, const Exchanges& exchanges, const Setting& setting, int ranks, bool has_links)
+      : kernels_(kernels), exchanges_(exchanges), setting_(setting), ranks_(ranks), has_links_(has_links) {}
 
   /// Each call takes one of the times that were measured.
   double kernel(const ProfileEvent& call) const override {
@@ -259,7 +294,7 @@ class ThisMachine::Model final : public MachineModel {
 
   const Kernels& kernels_;
   const Exchanges& exchanges_;
-  std::string setting_;
+  Setting setting_;
   int ranks_;
   bool has_links_;  // artificial ones, on which ranks sleep
   std::uint64_t draw_ = 0;
@@ -272,8 +307,23 @@ ThisMachine::~ThisMachine() = default;
 std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const DryProgram& program,
                                            Recording* recording) {
   const int ranks = options.mesh.shape.ranks(), threads = options.threads_per_rank();
-  const std::string setting = fmt::format("{} x {} threads: ", ranks_at_once(options), threads);
-  const Traces traces = traces_of(options, program, kernels_->timer(setting), recording != nullptr);
+  Setting setting{.at_once = ranks_at_once(options), .threads = threads};
+  const std::shared_ptr<DryFacts> facts = facts_of(options, program);
+  Traces traces;
+  for (int rank = 0; rank < ranks; ++rank) {
+    traces.push_back(std::make_unique<Trace>(kernels_->timer(setting)));
+    if (recording != nullptr) traces.back()->watch_memory(options.precision.tensor_device());
+  }
+  run_some_at_once(options, setting.at_once, [&](int rank, const OwnCores::Share& cores) {
+    dry_run_trace(options, program, rank, *traces[static_cast<std::size_t>(rank)], facts, cores);
+  });
+  if (share_cores(options)) {
+    setting = {.at_once = ranks, .threads = threads, .share_cores = true};
+    run_some_at_once(options, ranks, [&](int rank, const OwnCores::Share& cores) {
+      Trace trace(kernels_->timer(setting));
+      dry_run_trace(options, program, rank, trace, facts, cores);
+    });
+  }
   exchanges_->measure(options, traces);
   Model model(*kernels_, *exchanges_, setting, ranks, !options.mesh.links.empty());
   std::vector<RankProgram> programs;
@@ -293,6 +343,29 @@ std::vector<RankTime> ThisMachine::predict(const TrainOptions& options, const Dr
   recording->traces.clear();
   for (const auto& trace : traces) recording->traces.push_back(std::move(*trace));
   return times;
+}
+
+double ThisMachine::measure(const TrainOptions& options, const DryProgram& program, double seconds) {
+  constexpr int warm_up = 2;
+  double result = 0;
+  run_ranks(options, [&](Rank& rank) {
+    const auto mesh = std::make_shared<const DeviceMesh>(rank.world, options.mesh.shape);
+    Trainer trainer(program.model(options, mesh), options);
+    const Trainer::NextBatch next_batch =
+        copies_of_sample(program, options.batch_sizes().micro_batch, std::int64_t{rank.world->rank()} << 20);
+    make_steps(trainer, next_batch, warm_up);
+    std::vector<double> steps;
+    for (int i = 0, count = 1; i < count; ++i) {
+      const Stopwatch stopwatch;
+      make_steps(trainer, next_batch, 1);
+      Tensor slowest = Tensor::full({1}, stopwatch.seconds(), DType::f64);
+      rank.world->all_reduce(slowest, ReduceOp::max).wait();
+      steps.push_back(slowest.item());
+      if (i == 0) count = static_cast<int>(std::clamp(seconds / slowest.item(), 3.0, 100.0));
+    }
+    if (rank.first()) result = median(steps);
+  });
+  return result;
 }
 
 }  // namespace trireme::plan

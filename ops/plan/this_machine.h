@@ -7,7 +7,8 @@
 // A dry run that computes times a few calls of each kernel; in the simulation each call takes one of these times, chosen
 // at random. So ranks that wait for each other wait for the slowest, as on a machine with jitter. The result is that of
 // several simulations whose step time is the median. As many ranks are traced at a time as there are cores for, because
-// they share caches and memory. Read next: ops/plan/simulate.h.
+// they share caches and memory. With more ranks than cores, kernels are timed while all ranks compute: a rank finds its
+// caches used by others after each time slice. Read next: ops/plan/simulate.h.
 #pragma once
 
 #include <memory>
@@ -31,7 +32,11 @@ class ThisMachine {
   /// `recording`: is filled in, of all ranks, unless it is null.
   std::vector<RankTime> predict(const TrainOptions& options, const DryProgram& program, Recording* recording = nullptr);
 
+  /// The same by making it: seconds of a step, the slowest rank's, the median of as many as `seconds` allow, 3 to 100.
+  static double measure(const TrainOptions& options, const DryProgram& program, double seconds);
+
  private:
+  struct Setting;
   class Kernels;
   class Exchanges;
   class Model;

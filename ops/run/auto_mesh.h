@@ -1,4 +1,6 @@
-// --mesh auto: the mesh of this machine on which a step of this task is predicted to take the least time.
+// --mesh auto: the mesh of this machine on which a step of this task takes the least time. A step is predicted on every
+// mesh that is possible. Predictions are off by some percent (docs/planner.md), so on the meshes that may be the fastest
+// a few steps are made.
 // Read next: ops/plan/this_machine.h.
 #pragma once
 
@@ -9,18 +11,20 @@
 
 namespace trireme {
 
-/// A mesh, and its predicted time.
-struct MeasuredMesh {
+/// A mesh, and the time of a step on it.
+struct MeshTime {
   MeshShape mesh;
   std::int64_t micro_batch = 1;  ///< with which each dp rank gets the same share of the global batch
-  double seconds = 0;            ///< of a step
+  double predicted = 0;          ///< seconds
+  double measured = 0;           ///< seconds; 0: not measured, as the prediction was too slow
 };
 
-/// All meshes whose ranks divide the cores, that the task allows and that fit into memory, the fastest first. The global batch stays that of
-/// one rank. Loads the data, and takes about two steps of one rank for each mesh.
-std::vector<MeasuredMesh> measured_meshes(Task& task);
+/// All meshes whose ranks divide the cores, that the task allows and that fit into memory: the fastest of those that
+/// were measured first, then the others. The global batch stays that of one rank. Loads the data, and takes about two
+/// steps of one rank for each mesh, and ten steps or more on those that are measured.
+std::vector<MeshTime> mesh_times(Task& task);
 
-/// Sets --mesh and the micro-batch of `task` to the first of measured_meshes(). Returns a line that says why. Throws
+/// Sets --mesh and the micro-batch of `task` to the first of mesh_times(). Returns a line that says why. Throws
 /// ExitCode::usage under a launcher or on a GPU.
 std::string choose_mesh(Task& task, int launcher_ranks);
 

@@ -39,6 +39,15 @@ void Trace::begin_part(std::string kind, int stage, int micro_batch) {
   parts_.push_back({std::move(kind), stage, micro_batch, events_.size(), events_.size()});
 }
 
+Trace Trace::with(std::vector<Group> groups, std::vector<Transfer> transfers, std::vector<Event> events) const {
+  Trace other;
+  other.kernels_ = kernels_;
+  other.groups_ = std::move(groups);
+  other.transfers_ = std::move(transfers);
+  other.events_ = std::move(events);
+  return other;
+}
+
 void Trace::mark() { add(EventKind::mark, marks_++, since_event_.seconds()); }
 
 }  // namespace trireme

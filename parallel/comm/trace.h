@@ -86,6 +86,9 @@ class Trace final : public DryListener {
   void begin_part(std::string kind, int stage, int micro_batch);
   void end_part() { parts_.back().end = events_.size(); }
 
+  /// The same kernels, with other groups, transfers and events; without parts and memory.
+  Trace with(std::vector<Group> groups, std::vector<Transfer> transfers, std::vector<Event> events) const;
+
   /// From now on the trace notes what is in use on `device`.
   void watch_memory(Device device) { watched_ = device; }
   /// Bytes in use by category when each event began; empty if memory is not watched.

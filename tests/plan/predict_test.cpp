@@ -12,6 +12,7 @@
 
 #include "check/parity/parity_matrix.h"
 #include "models/gpt.h"
+#include "ops/plan/alike.h"
 #include "ops/plan/bounds.h"
 #include "ops/plan/explain.h"
 #include "ops/plan/report.h"
@@ -49,6 +50,26 @@ TEST_CASE("one pipeline of a mesh takes as long as all of its ranks do") {
     CHECK(whole > 0);
     CHECK(folded == doctest::Approx(whole).epsilon(0.05));  // ranks differ a little: a bias is added by one of tp
   }
+}
+
+TEST_CASE("stages that are alike share a dry run, and the prediction is the same") {
+  for (const char* schedule : {"1f1b", "gpipe", "zero-bubble", "interleaved:2"})
+    for (const char* zero : {"0", "1", "2", "3"}) {
+      INFO(std::string(schedule), " ZeRO ", std::string(zero));
+      const GptOptions options = options_of(
+          {"--mesh", "dp=2,pp=5", "--pipeline", schedule, "--zero", zero, "--layers", "11", "--micro-batches", "6"});
+      const DryProgram program = program_of(options);
+      const std::vector<int> like = alike_ranks(options, program, 1);
+      int own = 0;
+      for (std::size_t rank = 0; rank < like.size(); ++rank) own += like[rank] == static_cast<int>(rank) ? 1 : 0;
+      CHECK(own < (std::string(zero) == "3" ? 6 : 5));
+      const Prediction all = predict(options, program, ByFlops());
+      CHECK(all.seconds == doctest::Approx(simulated_seconds(options, program)).epsilon(1e-3));
+      std::int64_t most = 0;
+      for (int rank = 0; rank < options.mesh.shape.ranks(); ++rank)
+        most = std::max(most, dry_run_memory(options, program, rank).peak);
+      CHECK(all.most_memory().peak == most);
+    }
 }
 
 TEST_CASE("many micro-batches take as long as their extrapolation says") {
