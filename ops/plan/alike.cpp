@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "ops/plan/at_once.h"
 #include "ops/plan/predict.h"
-#include "parallel/pipeline/schedules.h"
 
 namespace trireme::plan {
 namespace {
@@ -23,11 +22,6 @@ using pipeline::Schedule;
 
 /// World ranks from one pipeline rank to the next.
 int stride_of(const MeshShape& mesh) { return mesh.size(Axis::data) * mesh.size(Axis::tp); }
-
-Schedule schedule_of(const TrainOptions& options) {
-  return pipeline::make_schedule(options.mesh.pipeline, options.mesh.shape.size(Axis::pp),
-                                 static_cast<int>(options.batch_sizes().micro_batches));
-}
 
 /// The most micro-batches, counted in each stage, of which a rank keeps activations.
 int most_kept(const std::vector<Action>& actions) {
@@ -40,6 +34,11 @@ int most_kept(const std::vector<Action>& actions) {
 }
 
 }  // namespace
+
+Schedule schedule_of(const TrainOptions& options) {
+  return pipeline::make_schedule(options.mesh.pipeline, options.mesh.shape.size(Axis::pp),
+                                 static_cast<int>(options.batch_sizes().micro_batches));
+}
 
 bool runs_the_same(const Trace& a, const Trace& b) {
   const auto same_events = [](const Trace::Event& x, const Trace::Event& y) {
@@ -79,8 +78,7 @@ std::vector<int> alike_ranks(const TrainOptions& options, const DryProgram& prog
   return like;
 }
 
-Trace moved(const Trace& trace, const TrainOptions& options, int from, int to) {
-  const MeshShape& mesh = options.mesh.shape;
+Trace moved(const Trace& trace, const MeshShape& mesh, const Schedule& schedule, int from, int to) {
   const int ranks = mesh.size(Axis::pp), stride = stride_of(mesh), shift = (to - from) * stride;
   const auto pipeline_rank = [stride](int rank) { return rank / stride; };
 
@@ -107,7 +105,6 @@ Trace moved(const Trace& trace, const TrainOptions& options, int from, int to) {
     events.insert(events.end(), all.begin() + static_cast<std::ptrdiff_t>(begin),
                   all.begin() + static_cast<std::ptrdiff_t>(end));
   };
-  const Schedule schedule = schedule_of(options);
   const auto part_count = static_cast<std::size_t>(std::ranges::count_if(
       schedule.ranks[pipeline::at(to)], [](const Action& action) { return !is_message(action.kind); }));
   const std::vector<Trace::Part>& parts = trace.parts();

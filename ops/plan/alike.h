@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "parallel/comm/trace.h"
+#include "parallel/pipeline/schedules.h"
 #include "train/options/options.h"
 #include "train/step/rank_memory.h"
 
 namespace trireme::plan {
+
+pipeline::Schedule schedule_of(const TrainOptions& options);
 
 /// Whether two ranks run the same kernels, and communicate as often and as much.
 bool runs_the_same(const Trace& a, const Trace& b);
@@ -22,8 +25,8 @@ bool runs_the_same(const Trace& a, const Trace& b);
 /// With ZeRO 3 no two ranks are alike: the weights that are gathered depend on the order of actions.
 std::vector<int> alike_ranks(const TrainOptions& options, const DryProgram& program, int threads);
 
-/// The trace of pipeline rank `to` of options.mesh, made from that of `from`, which is like it. The other coordinates of
-/// both are 0.
-Trace moved(const Trace& trace, const TrainOptions& options, int from, int to);
+/// The trace of pipeline rank `to` of a mesh, made from that of `from`, which is like it. The other coordinates of both
+/// are 0.
+Trace moved(const Trace& trace, const MeshShape& mesh, const pipeline::Schedule& schedule, int from, int to);
 
 }  // namespace trireme::plan

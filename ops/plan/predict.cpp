@@ -33,6 +33,13 @@ double flops_of(const Trace& trace) {
   return before;
 }
 
+/// Each pipeline rank has a dry run of its own.
+std::vector<int> own_runs(const TrainOptions& options) {
+  std::vector<int> ranks(static_cast<std::size_t>(options.mesh.shape.size(Axis::pp)));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 /// `like`: for each pipeline rank one whose trace tells its own. `recording`: is filled in, unless it is null.
 Prediction predict_all(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads,
                        const std::vector<int>& like, Recording* recording = nullptr) {
@@ -49,10 +56,11 @@ Prediction predict_all(const TrainOptions& options, const DryProgram& program, c
   };
   run(ranks.size() - 1);  // the first stage needs what the last one tells it
   for_each_at_once(ranks.size() - 1, threads, run);
+  const pipeline::Schedule schedule = schedule_of(options);
   for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
     if (own(stage)) continue;
     const auto other = static_cast<std::size_t>(like[stage]);
-    traces[stage] = moved(traces[other], options, like[stage], static_cast<int>(stage));
+    traces[stage] = moved(traces[other], options.mesh.shape, schedule, like[stage], static_cast<int>(stage));
     prediction.memory[stage] = prediction.memory[other];
   }
   std::vector<RankProgram> programs;
@@ -119,10 +127,12 @@ std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& opti
 
 const RankMemory& Prediction::most_memory() const { return *std::ranges::max_element(memory, {}, &RankMemory::peak); }
 
-Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
+Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads,
+                   bool share) {
   const std::int64_t count = options.batch_sizes().micro_batches;
   const auto [few, more] = few_micro_batches(options);
-  const std::vector<int> like = alike_ranks(with_micro_batches(options, std::min(count, few)), program, threads);
+  const std::vector<int> like =
+      share ? alike_ranks(with_micro_batches(options, std::min(count, few)), program, threads) : own_runs(options);
   if (count <= more) return predict_all(options, program, machine, threads, like);
   const Prediction a = predict_all(with_micro_batches(options, few), program, machine, threads, like);
   const Prediction b = predict_all(with_micro_batches(options, more), program, machine, threads, like);
@@ -132,9 +142,7 @@ Prediction predict(const TrainOptions& options, const DryProgram& program, const
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads) {
   const std::int64_t count = std::min(options.batch_sizes().micro_batches, few_micro_batches(options).second);
   Recording recording{.of = options.batch_sizes().micro_batches, .traces = {}, .timeline = {}};
-  std::vector<int> all(static_cast<std::size_t>(options.mesh.shape.size(Axis::pp)));
-  std::iota(all.begin(), all.end(), 0);
-  predict_all(with_micro_batches(options, count), program, machine, threads, all, &recording);
+  predict_all(with_micro_batches(options, count), program, machine, threads, own_runs(options), &recording);
   return recording;
 }
 

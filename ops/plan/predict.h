@@ -18,7 +18,7 @@ struct Prediction {
   double seconds = 0;              ///< of a step
   double flops = 0;                ///< of all ranks' products and attention in it, those of recomputation too
   std::vector<RankTime> ranks;     ///< of each pipeline rank with the other coordinates 0
-  std::vector<RankMemory> memory;  ///< of the same
+  std::vector<RankMemory> memory;  ///< of the same; if they share dry runs (ops/plan/alike.h), what the first needs
 
   const RankMemory& most_memory() const;  ///< of the rank that needs most
 };
@@ -30,9 +30,9 @@ TrainOptions with_micro_batches(const TrainOptions& options, std::int64_t count)
 std::pair<std::int64_t, std::int64_t> few_micro_batches(const TrainOptions& options);
 
 /// Many micro-batches are extrapolated: with enough of them each takes the same time. Throws what the model throws.
-/// `threads`: that make the traces.
-Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine,
-                   int threads = 1);
+/// `threads`: that make the traces. `share`: whether stages that are alike share a dry run.
+Prediction predict(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads = 1,
+                   bool share = true);
 
 /// A step of one pipeline, or of all ranks, in full: for pictures.
 struct Recording {

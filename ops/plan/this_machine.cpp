@@ -1,7 +1,6 @@
 #include "ops/plan/this_machine.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <chrono>
 #include <compare>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <mutex>

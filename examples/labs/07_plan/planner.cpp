@@ -70,7 +70,7 @@ double Measured::peak() const {
 
 Measured measured(const Model& model, const Setting& setting) {
   const GptOptions options = options_of(model, setting);
-  const plan::Prediction prediction = plan::predict(options, program_of(options), machine());
+  const plan::Prediction prediction = plan::predict(options, program_of(options), machine(), 1, false);
   return {prediction.seconds, prediction.memory, plan::parts_text(prediction)};
 }
 

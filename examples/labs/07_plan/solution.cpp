@@ -72,9 +72,9 @@ double head_seconds(const Model& m, const Cluster& c, const Setting& s) {
 double dp_seconds(const Model& m, const Cluster& c, const Setting& s) {
   const double count = parameters(m, s, 0);
   const auto all_reduce = [&](double bytes) { return all_reduce_seconds(c, bytes * count, s.dp, s.tp); };
-  if (s.zero == 1) return all_reduce(4) / 2 + all_reduce(m.element()) / 2;
   const double backward = blocks_seconds(m, c, s) * (s.recompute ? 0.75 : 2.0 / 3);
-  return std::max(0.0, all_reduce(4) - backward);
+  if (s.zero == 0) return std::max(0.0, all_reduce(4) - backward);
+  return std::max(0.0, all_reduce(4) / 2 - backward) + all_reduce(m.element()) / 2;
 }
 
 double step_seconds(const Model& m, const Cluster& c, const Setting& s) {
