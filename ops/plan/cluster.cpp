@@ -26,6 +26,16 @@ Cluster::DeviceFigures device(const JsonFields& f, const json& object) {
           {"memory_gb", [&](const json& v) { d.memory = 1e9 * f.number(v, "memory_gb", 0.1, 1e6); }},
           {"reserved_gb", [&](const json& v) { d.reserved = 1e9 * f.number(v, "reserved_gb", 0, 1e6); }},
           {"memory_gb_per_s", [&](const json& v) { d.memory_speed = 1e9 * f.number(v, "memory_gb_per_s", 0.1, 1e6); }},
+          {"variation",
+           [&](const json& v) {
+             const auto deviation = [&](double& value, const char* name) {
+               return [&f, &value, name](const json& number) { value = f.number(number, name, 0, 0.5); };
+             };
+             f.read(v, "\"variation\"",
+                    {{"calls", deviation(d.variation.calls, "calls")},
+                     {"devices", deviation(d.variation.devices, "devices")}},
+                    {});
+           }},
           {"kernel_us", [&](const json& v) { d.kernel_seconds = 1e-6 * f.number(v, "kernel_us", 0, 1e4); }},
           {"efficiency",
            [&](const json& v) {

@@ -14,7 +14,8 @@
 // The links are those of --links (train/options/links_file.h), as one rank sees them. "efficiency": the share of the
 // peak that arithmetic of products and attention reach, and of the bandwidth that norms, activations and losses, and
 // copies and updates reach (ops/plan/kernel_kind.h). "kernel_us": what any kernel takes at least. "reserved_gb": memory
-// that the driver and libraries take. "operation" and each of its fields may be left out (ops/plan/operation.h).
+// that the driver and libraries take. "variation": {"calls": 0.02, "devices": 0.01}, standard deviations of a kernel's
+// time, as shares of it: from call to call, and from device to device; 0 if left out. "operation" and each of its fields may be left out (ops/plan/operation.h).
 //
 // A kernel takes the longer of its arithmetic and its memory traffic (a roofline: Williams et al. 2009), but a product
 // waits for half of its traffic; collectives are as fast as the best
@@ -41,6 +42,7 @@ struct Cluster {
     /// shares of the peak, or of the bandwidth, that are reached
     double products = 0.87, attention = 0.44, elementwise = 0.75, copies = 0.85;
     double kernel_seconds = 3e-6;  ///< of the smallest kernel
+    Variation variation;
 
     double usable_memory() const { return memory - reserved; }
   };
@@ -62,6 +64,7 @@ class ClusterModel final : public MachineModel {
   TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const override;
   TransferTime message(const Trace::Transfer& transfer, int from) const override;
   int node_of(int rank) const override { return c_.links.node_of(rank); }
+  Variation variation() const override { return c_.device.variation; }
 
  private:
   Cluster c_;

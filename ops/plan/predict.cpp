@@ -64,8 +64,9 @@ Prediction predict_all(const TrainOptions& options, const DryProgram& program, c
     prediction.memory[stage] = prediction.memory[other];
   }
   std::vector<RankProgram> programs;
+  const int others = options.mesh.shape.ranks() / static_cast<int>(ranks.size()) - 1;  // of a stage
   for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
-    programs.push_back({.rank = ranks[stage], .trace = &traces[stage]});
+    programs.push_back({.rank = ranks[stage], .trace = &traces[stage], .like_it = others + 1});
     prediction.flops += flops_of(traces[stage]);
   }
   prediction.flops *= static_cast<double>(options.mesh.shape.ranks()) / static_cast<double>(ranks.size());

@@ -1,11 +1,15 @@
 #include "ops/plan/simulate.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
+#include <numbers>
 #include <tuple>
 #include <utility>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "ops/plan/clock.h"
 
 namespace trireme::plan {
@@ -14,8 +18,10 @@ namespace {
 /// A collective of some ranks: it begins when all that are simulated have come, and is over when all have done their
 /// part.
 struct Meeting {
-  Meeting(Clock& clock, int ranks, TransferTime time)
-      : missing(ranks), busy(ranks), part(time), all_came(clock), over(clock) {}
+  Meeting(Clock& clock, int which, int ranks, double late, TransferTime time)
+      : group(which), latest(late), missing(ranks), busy(ranks), part(time), all_came(clock), over(clock) {}
+  int group;
+  double latest;  // when the last of the ranks comes that are not simulated: standard deviations after the mean
   int missing, busy;
   TransferTime part;
   Signal all_came, over;
@@ -26,7 +32,8 @@ class Simulation {
   Simulation(const std::vector<RankProgram>& ranks, const MachineModel& machine)
       : machine_(machine), clock_(machine.shared_cores()) {
     for (const RankProgram& program : ranks) {
-      ranks_.push_back(std::make_unique<Rank>(program, machine.node_of(program.rank), clock_));
+      const double pace = 1 + machine.variation().devices * expected_largest(program.like_it);
+      ranks_.push_back(std::make_unique<Rank>(program, machine.node_of(program.rank), pace, clock_));
       simulated_.insert(program.rank);
       for (const Trace::Group& group : program.trace->groups())
         ranks_.back()->groups.push_back(
@@ -60,15 +67,23 @@ class Simulation {
     std::shared_ptr<Meeting> meeting;
     int transfer;
   };
+  /// How much later a rank is than if no kernel's time varied, and the variance of that.
+  struct Delay {
+    double seconds = 0, variance = 0;
+  };
   struct Rank {
-    Rank(const RankProgram& what, int where, Clock& clock) : program(what), node(where), queue(clock) {}
+    Rank(const RankProgram& what, int where, double times, Clock& clock)
+        : program(what), node(where), pace(times), queue(clock) {}
 
     RankProgram program;
     int node;
+    double pace;              // how many times as long its kernels take as on the mean device
     std::vector<int> groups;  // their numbers in the simulation
     std::size_t at = 0;       // event
     double owed = 0;          // the program's own work since the last kernel
     double step_began = 0;
+    Delay delay;                                       // by variation, since the beginning
+    std::map<int, Delay> met;                          // what it was at the last collective, by group
     std::map<int, int> turns;                          // collectives so far, by group
     std::map<int, std::shared_ptr<Meeting>> meetings;  // that it has not waited for, by transfer
     Mailbox<Turn> queue;                               // of its communication thread
@@ -91,7 +106,7 @@ class Simulation {
         end_step(rank, event.index);
       } else if (event.kind == Trace::EventKind::kernel) {
         const ProfileEvent& call = trace.kernels()[Rank::index(event.index)];
-        const double kernel = machine_.kernel(call), host = std::exchange(rank.owed, 0);
+        const double kernel = varied(rank, machine_.kernel(call)), host = std::exchange(rank.owed, 0);
         rank.time.kernels[call.name] += kernel;
         rank.time.host += host;
         const double before = clock_.now();
@@ -156,6 +171,30 @@ class Simulation {
     return machine_.wake() > 0 && seconds > spins;
   }
 
+  // ---- variation ---------------------------------------------------------------------------------------------------
+
+  /// What a kernel takes this time.
+  double varied(Rank& rank, double seconds) const {
+    const Variation variation = machine_.variation();
+    seconds *= rank.pace;
+    if (variation.calls == 0) return seconds;
+    constexpr std::uint64_t seed = 1;
+    const double sigma = variation.calls * seconds;
+    const double late =
+        std::max(sigma * random_normal(seed, static_cast<std::uint64_t>(rank.program.rank), rank.at), -seconds);
+    rank.delay.seconds += late;
+    rank.delay.variance += sigma * sigma;
+    return seconds + late;
+  }
+
+  /// How long after `rank` the last of the others comes that are not simulated, whose kernels vary as much.
+  double lateness_of_others(Rank& rank, const Meeting& meeting) const {
+    Delay& before = rank.met[meeting.group];
+    const double own = rank.delay.seconds - before.seconds, variance = rank.delay.variance - before.variance;
+    before = rank.delay;
+    return variance > 0 ? std::max(0.0, std::sqrt(variance) * meeting.latest - own) : 0;
+  }
+
   // ---- collectives -------------------------------------------------------------------------------------------------
 
   void start(Rank& rank, int number, const Trace::Transfer& transfer) {
@@ -163,10 +202,13 @@ class Simulation {
     std::shared_ptr<Meeting>& meeting = meetings_[{group, rank.turns[group]++}];
     if (meeting == nullptr) {
       const std::vector<int>& members = rank.group(transfer).members;
-      const auto ranks =
-          std::count_if(members.begin(), members.end(), [this](int member) { return simulated_.contains(member); });
-      meeting = std::make_shared<Meeting>(clock_, static_cast<int>(ranks),
-                                          machine_.collective(transfer, rank.group(transfer)));
+      const int ranks = static_cast<int>(
+          std::count_if(members.begin(), members.end(), [this](int member) { return simulated_.contains(member); }));
+      const double others = static_cast<double>(members.size()) - ranks;
+      constexpr double never = -std::numeric_limits<double>::infinity();
+      const double latest = machine_.variation().calls == 0 || others == 0 ? never : expected_largest(others);
+      meeting =
+          std::make_shared<Meeting>(clock_, group, ranks, latest, machine_.collective(transfer, rank.group(transfer)));
     }
     rank.meetings.emplace(number, meeting);
     if (transfer.background) rank.queue.put({meeting, number});
@@ -174,6 +216,7 @@ class Simulation {
 
   Process take_part(Rank& rank, std::shared_ptr<Meeting> meeting) {
     const double came = clock_.now();
+    co_await clock_.sleep(lateness_of_others(rank, *meeting));
     if (--meeting->missing == 0) meeting->all_came.give();
     co_await meeting->all_came;
     if (sleeps(clock_.now() - came)) co_await clock_.sleep(machine_.wake());
@@ -229,6 +272,17 @@ class Simulation {
 
 std::vector<RankTime> simulate(const std::vector<RankProgram>& ranks, const MachineModel& machine, Timeline* timeline) {
   return Simulation(ranks, machine).run(timeline);
+}
+
+double expected_largest(double count) {
+  if (count <= 1) return 0;
+  const double share = (count - 0.375) / (count + 0.25);  // of all numbers that are smaller
+  double low = 0, high = 40;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (0.5 * std::erfc(-middle / std::numbers::sqrt2) < share ? low : high) = middle;
+  }
+  return low;
 }
 
 double step_seconds(const std::vector<RankTime>& ranks) {

@@ -5,6 +5,10 @@
 // Of a large mesh, the ranks of one pipeline are enough: a collective with ranks that are not simulated begins when
 // those that are have come to it, and a message from such a rank arrives as if it did what the receiver does.
 //
+// Times may vary. A kernel's from call to call: then a collective waits for the slowest of all its ranks, also of those
+// that are not simulated, and the more ranks, the later it comes. And devices may differ in speed: then the slowest of
+// the ranks that do the same sets the pace.
+//
 // Ranks may share processors: while more threads want to run than a node has cores, each advances more slowly. So do
 // transfers that use the same port of a rank at the same time, as the sums of gradients and a pipeline's messages may.
 // Read next: ops/plan/simulate.cpp, ops/plan/clock.h; ops/plan/this_machine.h and ops/plan/cluster.h: what things take.
@@ -28,6 +32,15 @@ struct TransferTime {
   Port port = Port::between;
 };
 
+/// How much times vary: standard deviations of normal distributions, as shares of the mean.
+struct Variation {
+  double calls = 0;    ///< of a kernel's time, from call to call
+  double devices = 0;  ///< of the time of all kernels, from device to device
+};
+/// The expected largest of `count` standard normal numbers (Blom 1958, "Statistical estimates and transformed
+/// beta-variables"); 0 for one.
+double expected_largest(double count);
+
 /// What things take on a machine.
 class MachineModel {
  public:
@@ -40,6 +53,7 @@ class MachineModel {
   virtual TransferTime message(const Trace::Transfer& transfer, int from) const = 0;
   /// Seconds that a rank whose thread slept in a wait needs to go on.
   virtual double wake() const { return 0; }
+  virtual Variation variation() const { return {}; }
   /// Cores that the ranks of a node share; 0: each rank has a device of its own.
   virtual int shared_cores() const { return 0; }
   virtual int node_of(int rank) const = 0;
@@ -50,6 +64,7 @@ struct RankProgram {
   int rank = 0;  ///< in the world
   const Trace* trace = nullptr;
   int threads = 1;  ///< that its kernels use
+  int like_it = 1;  ///< ranks that do the same, with this one, of which no other is simulated
 };
 
 /// What a rank did in the last step of its trace, in seconds.

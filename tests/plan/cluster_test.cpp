@@ -51,6 +51,14 @@ TEST_CASE("a kernel takes the longer of its arithmetic and its memory traffic, a
   CHECK(model.kernel(call("unary", 0, 8)) == 3e-6);
 }
 
+TEST_CASE("a file may say how much times vary") {
+  CHECK(easy_model().variation().calls == 0);
+  const std::string text = with("\"kernel_us\": 3", "\"variation\": {\"calls\": 0.02, \"devices\": 0.01}");
+  const Variation read = ClusterModel(parse_cluster(text, "easy.json")).variation();
+  CHECK(read.calls == 0.02);
+  CHECK(read.devices == 0.01);
+}
+
 TEST_CASE("products take what bench/results measured on H100 and H200, with one efficiency for a library on a GPU") {
   struct Product {
     double m, n, k;
@@ -136,6 +144,7 @@ TEST_CASE("a file of a machine that is wrong names its field") {
   };
   refused(with("\"bf16_tflops\": 1,", ""), "\"device\" has no \"bf16_tflops\"");
   refused(with("\"memory_gb\": 1,", "\"memory_gb\": -1,"), "\"memory_gb\" is -1");
+  refused(with("\"kernel_us\": 3", "\"variation\": {\"calls\": 2}"), "\"calls\"");
   refused(with("\"reserved_gb\": 0", "\"reserved_gb\": 2"), "\"reserved_gb\" is 2, all of \"memory_gb\"");
   const std::string_view name = "\"name\": \"easy\",";
   refused(with(std::string(name), std::string(name) + "\"operation\": {\"watts\": 1},"), "watts");

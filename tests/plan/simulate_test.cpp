@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
 #include <vector>
 
 #include "core/error.h"
@@ -76,6 +77,33 @@ TEST_CASE("a collective in the background is hidden behind kernels; the last ste
   CHECK(times[0].step == 0.5);
   CHECK(times[0].kernels.at("gemm") == 0.25);
   CHECK(times[0].exchanges.at("tp[pp=0]") == 0.25);
+}
+
+TEST_CASE("the slowest of many devices sets the pace; a rank waits for the slowest of many calls") {
+  CHECK(expected_largest(1) == 0);
+  CHECK(expected_largest(2) == doctest::Approx(0.5642).epsilon(0.05));     // 1 / sqrt(pi)
+  CHECK(expected_largest(1000) == doctest::Approx(3.2414).epsilon(0.01));  // by numerical integration
+  struct Varied final : Easy {
+    explicit Varied(Variation v) : varied(v) {}
+    Variation variation() const override { return varied; }
+    Variation varied;
+  };
+  constexpr int members = 1000, sums = 200;
+  Trace trace;
+  std::vector<int> ranks(members);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  trace.add_group("dp", ranks);
+  for (int i = 0; i < sums; ++i) {
+    compute(trace, 1);
+    trace.wait(trace.start({}));
+  }
+  trace.mark();
+  const auto step = [&](Variation variation) {
+    return simulate({{.rank = 0, .trace = &trace, .like_it = members}}, Varied(variation)).front().step;
+  };
+  CHECK(step({}) == sums * 1.5);
+  CHECK(step({.devices = 0.01}) == doctest::Approx(sums * (1.5 + 0.01 * 3.24)).epsilon(1e-3));
+  CHECK(step({.calls = 0.1}) == doctest::Approx(sums * (1.5 + 0.1 * 3.24)).epsilon(0.01));
 }
 
 TEST_CASE("the collectives of a communication thread come one after the other") {
