@@ -20,10 +20,10 @@ void clamp(double low, double high, const Tensor& x, const Tensor& y);
 /// y = [parts[0], parts[1], ..] along `dim`, in one pass over y. All are dense and of one dtype, and y has the shape of
 /// the result. The dims before `dim` are divided among threads.
 void concat_dense(const std::vector<Tensor>& parts, int dim, const Tensor& y);
-/// y = (x - m) - log(sum(exp(x - m))) over the last dim, with m the maximum of a row. x, y dense T of one shape. Two
-/// passes over a row in the cache instead of six.
+/// y = (x - m) - log(sum(exp(x - m))) over the last dim, where m is the maximum of the row. x and y are dense, of one
+/// shape and type. Makes two passes over a row in the cache instead of six.
 void log_softmax(const Tensor& x, const Tensor& y);
-/// dx = dy - exp(y) sum(dy), the sum over the last dim. y, dy, dx dense T of one shape.
+/// dx = dy - exp(y) sum(dy), where the sum is over the last dim. y, dy and dx are dense, of one shape and type.
 void log_softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 #define TRIREME_EVERY_CHANNEL_KERNEL(f)                                                                              \

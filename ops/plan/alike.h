@@ -1,6 +1,6 @@
 // Pipeline ranks whose stages are alike. Most stages of a deep pipeline have the same blocks: their ranks run the same
-// kernels for a micro-batch, and differ in the order of the schedule's actions and in whom they talk to. So a dry run of
-// one of them tells what the others do, and a pipeline of 64 ranks needs some five dry runs.
+// kernels for a micro-batch, and differ in the order of the schedule's actions and in whom they talk to. So one dry run
+// serves all of them, and a pipeline of 64 ranks needs about five.
 // Read next: ops/plan/alike.cpp; ops/plan/predict.cpp, which uses it.
 #pragma once
 

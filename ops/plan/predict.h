@@ -18,7 +18,7 @@ struct Prediction {
   double seconds = 0;              ///< of a step
   double flops = 0;                ///< of all ranks' products and attention in it, those of recomputation too
   std::vector<RankTime> ranks;     ///< of each pipeline rank with the other coordinates 0
-  std::vector<RankMemory> memory;  ///< of the same; if they share dry runs (ops/plan/alike.h), what the first needs
+  std::vector<RankMemory> memory;  ///< of the same; ranks that share a dry run (ops/plan/alike.h) have its memory
 
   const RankMemory& most_memory() const;  ///< of the rank that needs most
 };

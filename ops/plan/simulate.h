@@ -51,7 +51,7 @@ class MachineModel {
   virtual TransferTime collective(const Trace::Transfer& transfer, const Trace::Group& group) const = 0;
   /// A message: processor time of the sender, and then until it has arrived.
   virtual TransferTime message(const Trace::Transfer& transfer, int from) const = 0;
-  /// Seconds that a rank whose thread slept in a wait needs to go on.
+  /// Seconds from the end of a wait until a thread that slept in it runs again.
   virtual double wake() const { return 0; }
   virtual Variation variation() const { return {}; }
   /// Cores that the ranks of a node share; 0: each rank has a device of its own.

@@ -1,6 +1,6 @@
 // --mesh auto: the mesh of this machine on which a step of this task takes the least time. A step is predicted on every
-// mesh that is possible. Predictions are off by some percent (docs/planner.md), so on the meshes that may be the fastest
-// a few steps are made.
+// possible mesh. Predictions are a few percent off (docs/planner.md), so a few steps are made on those meshes that may
+// be the fastest.
 // Read next: ops/plan/this_machine.h.
 #pragma once
 

@@ -58,7 +58,7 @@ class Grading {
   void expect(bool holds, fmt::format_string<Args...> problem, Args&&... args) {
     if (!holds) expect(fmt::format(problem, std::forward<Args>(args)...));
   }
-  /// A check that a predicted number is the measured one, within `tolerance` of it. `given`: what the prediction depends
+  /// Checks that the relative error of a predicted number is at most `tolerance`. `given`: what the prediction depends
   /// on, as in "4 ranks, 1000 elements". `hint`: added to the message.
   void predict(const std::string& what, const std::string& given, double predicted, double measured,
                double tolerance = 1e-6, const std::string& hint = {});
