@@ -44,6 +44,7 @@ namespace {
 
 struct PlanOptions {
   std::string task = "gpt", machine, devices, tokens, scaling = "strong", page;
+  std::optional<Axis> vary;
   std::int64_t shown = 5;
   bool explain = false, json = false;
 };
@@ -124,16 +125,16 @@ std::vector<MeshShape> meshes_with(const std::string& given, const MeshShape& sh
   return meshes;
 }
 
-/// The settings that a search on `devices` chooses from, as far as flags leave them open; 0: no search, --mesh alone.
+/// The settings that a search chooses from, as far as flags leave them open. No `meshes`: no search, --mesh alone.
 /// `small`: only settings that need little memory.
-plan::Space space_of(const TrainOptions& given, const Flags& flags, int devices, int experts, bool small) {
-  const auto open = [&](const std::string& flag) { return devices > 0 && !flags.given(flag); };
-  plan::Space space{.meshes = {given.mesh.shape},
+plan::Space space_of(const TrainOptions& given, const Flags& flags, const std::vector<MeshShape>& meshes, bool small) {
+  const auto open = [&](const std::string& flag) { return !meshes.empty() && !flags.given(flag); };
+  plan::Space space{.meshes = meshes,
                     .micro_batches = {given.batch_sizes().micro_batch},
                     .zero = {given.mesh.zero},
                     .recompute = {given.precision.recompute},
                     .pipelines = {given.mesh.pipeline}};
-  if (devices > 0) space.meshes = meshes_with(flags.given("mesh").value_or(""), given.mesh.shape, devices, experts);
+  if (meshes.empty()) space.meshes = {given.mesh.shape};
   if (small) {
     space.micro_batches = {1};
     space.zero = {1, 3};
@@ -162,9 +163,9 @@ std::string shell_word(const std::string& argument) {
 
 /// The command line without what plan() chooses or alone understands.
 std::string training_command(const std::vector<std::string>& arguments, const PlanOptions& asked) {
-  static const std::set<std::string, std::less<>> dropped = {
-      "machine", "devices",  "scaling",     "show", "tokens",    "explain", "json",
-      "mesh",    "pipeline", "micro-batch", "zero", "recompute", "task",    "page"};
+  static const std::set<std::string, std::less<>> dropped = {"machine",     "devices", "scaling",   "vary", "show",
+                                                             "tokens",      "explain", "json",      "mesh", "pipeline",
+                                                             "micro-batch", "zero",    "recompute", "task", "page"};
   std::string text = asked.task == "gpt" ? "build/bin/train_gpt" : "build/bin/train --task " + asked.task;
   bool keep = true;
   for (const std::string& argument : arguments) {
@@ -174,8 +175,8 @@ std::string training_command(const std::vector<std::string>& arguments, const Pl
   return text + (asked.task == "gpt" ? " --data TEXT" : "") + " --device cuda";
 }
 
-plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, const TrainOptions& given, int devices,
-                    bool small = false) {
+plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, const TrainOptions& given,
+                    const std::vector<MeshShape>& meshes, bool small = false) {
   plan::Question question;
   question.cluster = plan::read_cluster(asked.machine);
   question.targets = task.targets();
@@ -193,11 +194,11 @@ plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, co
   };
   const DryProgram program = dry_program(parity_model(task), given);
   question.model = plan::model_facts(make_ready(given), program);
-  const bool watched = devices > 0 && isatty(STDERR_FILENO) != 0;
+  const bool watched = !meshes.empty() && isatty(STDERR_FILENO) != 0;
   const auto progress = [watched](std::int64_t simulated, double fastest) {
     if (watched && fastest > 0) fmt::print(stderr, "\r{} simulated, the fastest {:.4g} s", simulated, fastest);
   };
-  const plan::Space space = space_of(given, flags, devices, static_cast<int>(task.experts().count), small);
+  const plan::Space space = space_of(given, flags, meshes, small);
   plan::Search found = plan::search(plan::combinations(given, space), make_ready, program, question.model,
                                     plan::ClusterModel(question.cluster),
                                     {.memory = question.cluster.device.usable_memory(),
@@ -227,43 +228,26 @@ std::optional<TrainOptions> what_would_fit(Task& task, const PlanOptions& asked,
   one.shown = 1;
   one.page.clear();
   for (int more = 1; more <= 1024; more *= 2) {
-    const plan::Answer a = answer(task, none, one, given, devices * more, true);
+    const auto experts = static_cast<int>(task.experts().count);
+    const plan::Answer a = answer(task, none, one, given, plan::meshes(devices * more, experts), true);
     if (!a.found.choices.empty()) return a.found.choices.front().options;
   }
   return std::nullopt;
 }
 
-int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {
-  if (!asked.page.empty()) require_own_kind("--page", asked.page, run_view::page_kind);
-  const TrainOptions given = task.options();
-  const std::vector<int> counts = asked.devices.empty() ? std::vector<int>{0} : device_counts(asked.devices);
-  if (counts[0] > 0 && !flags.given("global-batch"))
-    fail(ExitCode::usage, "plan",
-         "--devices {} compares meshes that do the same work; expected --global-batch N; give it, or drop --devices",
-         asked.devices);
-  if (counts.size() == 1) {
-    plan::Answer a = answer(task, flags, asked, given, counts[0]);
-    if (counts[0] > 0) a.question.command = training_command(arguments, asked);
-    const auto look_further = [&] {
-      if (a.found.smallest)
-        a.would_fit = what_would_fit(task, asked, given, std::max(counts[0], given.mesh.shape.ranks()));
-    };
-    if (asked.json) {
-      look_further();
-      fmt::print("{}", plan::to_json(a));
-    } else {
-      fmt::print("{}", plan::to_text(a));
-      std::fflush(stdout);  // to look further may take a minute
-      look_further();
-      if (a.would_fit) fmt::print("{}", plan::would_fit_text(*a.would_fit));
-    }
-    if (a.found.choices.empty()) return 1;
-    if (asked.explain) fmt::print("{}", plan::explain(a.question, a.found.choices.front()));
-    if (!asked.page.empty()) write_page(task, asked, a);
-    return 0;
+/// One answer for each number of devices, or for each size of an axis; prints them beside each other.
+int compare(Task& task, const Flags& flags, const PlanOptions& asked, const TrainOptions& given,
+            const std::vector<int>& counts, const std::function<std::vector<MeshShape>(int)>& meshes_of) {
+  PlanOptions one = asked;
+  one.shown = 1;
+  std::vector<plan::Variant> variants;
+  if (asked.vary) {
+    std::map<int, std::vector<MeshShape>> by_size;
+    for (const MeshShape& mesh : meshes_of(counts[0])) by_size[mesh.size(*asked.vary)].push_back(mesh);
+    for (const auto& [size, meshes] : by_size)
+      variants.push_back({std::string(name(*asked.vary)), size, answer(task, flags, one, given, meshes)});
   }
-  std::vector<plan::Answer> answers;
-  for (const int count : counts) {
+  for (const int count : asked.vary ? std::vector<int>() : counts) {
     TrainOptions there = given;
     if (asked.scaling == "weak") {
       if (*given.batch.global_batch * count % counts[0] != 0)
@@ -274,10 +258,45 @@ int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const s
              count);
       *there.batch.global_batch = *given.batch.global_batch * count / counts[0];
     }
-    answers.push_back(answer(task, flags, asked, there, count));
+    variants.push_back({"devices", count, answer(task, flags, one, there, meshes_of(count))});
   }
-  fmt::print("{}", asked.json ? plan::scaling_json(answers, counts) : plan::scaling_text(answers, counts));
-  return std::ranges::all_of(answers, [](const plan::Answer& a) { return a.found.choices.empty(); }) ? 1 : 0;
+  fmt::print("{}", asked.json ? plan::to_json(variants) : plan::to_text(variants));
+  return std::ranges::all_of(variants, [](const auto& v) { return v.answer.found.choices.empty(); }) ? 1 : 0;
+}
+
+int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const std::vector<std::string>& arguments) {
+  if (!asked.page.empty()) require_own_kind("--page", asked.page, run_view::page_kind);
+  const TrainOptions given = task.options();
+  const std::vector<int> counts = asked.devices.empty() ? std::vector<int>{0} : device_counts(asked.devices);
+  if (counts[0] > 0 && !flags.given("global-batch"))
+    fail(ExitCode::usage, "plan",
+         "--devices {} compares meshes that do the same work; expected --global-batch N; give it, or drop --devices",
+         asked.devices);
+  const auto meshes_of = [&](int devices) {
+    if (devices == 0) return std::vector<MeshShape>();
+    return meshes_with(flags.given("mesh").value_or(""), given.mesh.shape, devices,
+                       static_cast<int>(task.experts().count));
+  };
+  if (counts.size() > 1 || asked.vary) return compare(task, flags, asked, given, counts, meshes_of);
+  plan::Answer a = answer(task, flags, asked, given, meshes_of(counts[0]));
+  if (counts[0] > 0) a.question.command = training_command(arguments, asked);
+  const auto look_further = [&] {
+    if (a.found.smallest)
+      a.would_fit = what_would_fit(task, asked, given, std::max(counts[0], given.mesh.shape.ranks()));
+  };
+  if (asked.json) {
+    look_further();
+    fmt::print("{}", plan::to_json(a));
+  } else {
+    fmt::print("{}", plan::to_text(a));
+    std::fflush(stdout);  // to look further may take a minute
+    look_further();
+    if (a.would_fit) fmt::print("{}", plan::would_fit_text(*a.would_fit));
+  }
+  if (a.found.choices.empty()) return 1;
+  if (asked.explain) fmt::print("{}", plan::explain(a.question, a.found.choices.front()));
+  if (!asked.page.empty()) write_page(task, asked, a);
+  return 0;
 }
 
 }  // namespace
@@ -305,22 +324,33 @@ int main(int argc, char** argv) {
     for_machine();
     const auto scales = [&asked] { return asked.devices.find(',') != std::string::npos; };
     flags.only_with("devices", "several numbers", scales);
+    flags.add_choice("vary", asked.vary,
+                     {{"none", std::nullopt},
+                      {"dp", Axis::dp},
+                      {"tp", Axis::tp},
+                      {"pp", Axis::pp},
+                      {"cp", Axis::cp},
+                      {"ep", Axis::ep}},
+                     "find the fastest for each size of an axis of the mesh, and what makes the others slower");
+    for_machine();
+    flags.only_with("devices", "one number", [&] { return !asked.devices.empty() && !scales(); });
     flags.add("tokens", "N", asked.tokens,
               "tokens, or other targets, to train on, as 300B or 2T: also says days, cost, energy and interruptions");
     for_machine();
+    const auto asks_once = [&] { return !scales() && !asked.vary; };
     flags.add("show", "N", asked.shown, "how many of the fastest to print", Range::count());
     for_machine();
-    flags.only_with("devices", "one number", [&] { return !scales(); });
+    flags.only_with("devices", "one number, without --vary", asks_once);
     flags.add_switch("explain", asked.explain, "also go from FLOPs to the time of a step, in words and numbers", true);
     for_machine();
     flags.only_with("json", "off", [&asked] { return !asked.json; });
-    flags.only_with("devices", "one number", [&] { return !scales(); });
+    flags.only_with("devices", "one number, without --vary", asks_once);
     flags.add_switch("json", asked.json, "print JSON", true);
     for_machine();
     flags.add("page", "FILE", asked.page,
               "also write an HTML page: the step and its memory drawn; with --devices also memory against time of all "
               "settings that were simulated");
-    flags.only_with("devices", "one number", [&] { return !scales(); });
+    flags.only_with("devices", "one number, without --vary", asks_once);
     task->declare_model(flags);
     task->declare_parity_data(flags);
     TrainOptions& options = task->options();

@@ -205,35 +205,48 @@ std::string would_fit_text(const TrainOptions& options) {
 
 std::string to_json(const Answer& answer) { return json_of(answer).dump(2) + "\n"; }
 
-std::string scaling_text(const std::vector<Answer>& answers, const std::vector<int>& devices) {
-  std::string text = fmt::format("{}; {} parameters\n", answers[0].question.cluster.name,
-                                 format_count(static_cast<double>(answers[0].question.model.parameters)));
-  double first = 0;  // targets a second and device
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    const auto& [question, search, would_fit] = answers[i];
+std::string to_text(const std::vector<Variant>& variants) {
+  const Question& first = variants[0].answer.question;
+  std::string text =
+      fmt::format("{}; {} parameters\n", first.cluster.name, format_count(static_cast<double>(first.model.parameters)));
+  const Choice *smallest = nullptr, *fastest = nullptr;
+  for (const Variant& variant : variants)
+    for (const Choice& choice : variant.answer.found.choices) {
+      if (smallest == nullptr) smallest = &choice;
+      if (fastest == nullptr || choice.prediction.seconds < fastest->prediction.seconds) fastest = &choice;
+    }
+  for (const auto& [varied, size, answer] : variants) {
+    const auto& [question, search, would_fit] = answer;
+    const bool is_axis = varied != "devices";
+    text += is_axis ? fmt::format("{}={:<5}", varied, size) : fmt::format("{:>7}", size);
     if (search.choices.empty()) {
-      text += fmt::format("{:>7}  {}", devices[i], nothing_fits(question, search));
+      text += "  " + nothing_fits(question, search);
       continue;
     }
     const Choice& best = search.choices.front();
-    const double each = targets_per_second(question, best) / devices[i];
-    if (first == 0) first = each;
-    text += fmt::format("{:>7}  {:>5.1f} % of the first's speed a device  global batch {:<6}{}", devices[i],
-                        100 * each / first, static_cast<std::int64_t>(global_batch(best)), line(question, best));
-    text += fmt::format("{:9}{}{}\n", "", parts_text(best.prediction),
-                        question.train_on > 0
-                            ? fmt::format("; {} {}: {}", format_count(question.train_on), question.target_name,
-                                          format_duration(outlook(question, best).seconds))
-                            : "");
+    if (!is_axis)
+      text += fmt::format("  {:>5.1f} % of the first's speed a device  global batch {:<6}",
+                          100 * targets_per_second(question, best) / devices(best) /
+                              (targets_per_second(question, *smallest) / devices(*smallest)),
+                          static_cast<std::int64_t>(global_batch(best)));
+    text += line(question, best) + fmt::format("{:9}{}", "", parts_text(best.prediction));
+    if (is_axis && &best != fastest)
+      text += fmt::format("\n{:9}{:.1f} % slower than the fastest: {}", "",
+                          100 * (best.prediction.seconds / fastest->prediction.seconds - 1),
+                          why_slower(fastest->prediction, best.prediction));
+    if (question.train_on > 0)
+      text += fmt::format("; {} {}: {}", format_count(question.train_on), question.target_name,
+                          format_duration(outlook(question, best).seconds));
+    text += '\n';
   }
   return text;
 }
 
-std::string scaling_json(const std::vector<Answer>& answers, const std::vector<int>& devices) {
+std::string to_json(const std::vector<Variant>& variants) {
   ordered_json list = ordered_json::array();
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    list.push_back({{"devices", devices[i]}});
-    list.back().update(json_of(answers[i]));
+  for (const Variant& variant : variants) {
+    list.push_back({{variant.varied, variant.size}});
+    list.back().update(json_of(variant.answer));
   }
   return list.dump(2) + "\n";
 }

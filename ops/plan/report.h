@@ -44,9 +44,15 @@ std::string to_text(const Answer& answer);  ///< without `would_fit`
 std::string would_fit_text(const TrainOptions& options);
 std::string to_json(const Answer& answer);
 
-/// How the fastest of each number of devices compare.
-std::string scaling_text(const std::vector<Answer>& answers, const std::vector<int>& devices);
-/// A list of what to_json() says, with "devices".
-std::string scaling_json(const std::vector<Answer>& answers, const std::vector<int>& devices);
+/// One of several answers: for a number of devices, or for a size of an axis.
+struct Variant {
+  std::string varied;  ///< "devices", "tp"
+  int size = 0;
+  Answer answer;
+};
+/// The fastest of each, beside each other.
+std::string to_text(const std::vector<Variant>& variants);
+/// A list of what to_json() says of each answer, with what varies.
+std::string to_json(const std::vector<Variant>& variants);
 
 }  // namespace trireme::plan
