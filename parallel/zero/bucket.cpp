@@ -1,7 +1,9 @@
 #include "parallel/zero/bucket.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "core/kernels.h"
 
@@ -35,46 +37,46 @@ void choose_groups(ZeroBucket& bucket, const std::vector<Axis>& axes, const Devi
   }
 }
 
-/// Whether all ranks have as much of it.
-bool is_even(const Shard& shard) { return shard.parameter->local.size(shard.dim) % shard.ranks() == 0; }
-
-// Even shards come first in a piece, and so at the same place on every rank: pack() then copies those of all ranks at
-// once.
 void lay_out(ZeroBucket& bucket) {
-  for (int rank = 0; rank < bucket.ranks(); ++rank) {
-    std::vector<std::int64_t> starts(bucket.shards.size());
-    std::int64_t end = 0;
-    for (const bool even : {true, false})
-      for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
-        if (is_even(*bucket.shards[i]) != even) continue;
-        starts[i] = end;
-        end += bucket.shards[i]->shape(rank).count();
-      }
-    bucket.offsets.push_back(std::move(starts));
-    bucket.ends.push_back(end);
-    bucket.piece = std::max(bucket.piece, (end + piece_alignment - 1) / piece_alignment * piece_alignment);
+  std::set<int> firsts = {0};
+  for (const ShardPtr& shard : bucket.shards)
+    firsts.insert(static_cast<int>(shard->parameter->local.size(shard->dim) % bucket.ranks()));
+  for (auto first = firsts.begin(); first != firsts.end(); ++first) {
+    const int next = std::next(first) == firsts.end() ? bucket.ranks() : *std::next(first);
+    ZeroBucket::Layout layout{.first = *first, .ranks = next - *first, .starts = {}};
+    for (const ShardPtr& shard : bucket.shards) {
+      layout.starts.push_back(layout.end);
+      layout.end += shard->shape(*first).count();
+    }
+    bucket.piece = std::max(bucket.piece, (layout.end + piece_alignment - 1) / piece_alignment * piece_alignment);
+    bucket.layouts.push_back(std::move(layout));
   }
 }
 
-/// Calls f(in the pieces, in the local tensor) with views of all shards of all ranks, [..] or, of several ranks, [n, ..].
+/// `n` tensors like `first`, each `stride` elements behind the one before: [n, ..]; or `first`, if n is 1.
+Tensor stacked(const Tensor& first, int n, std::int64_t stride) {
+  if (n == 1) return first;
+  std::vector<std::int64_t> shape = {n}, strides = {stride};
+  shape.insert(shape.end(), first.shape().begin(), first.shape().end());
+  strides.insert(strides.end(), first.strides().begin(), first.strides().end());
+  return first.as_strided(Shape(shape), Shape(strides), 0);
+}
+
+/// Calls f(in the pieces, in the local tensor) with views of all shards of all ranks, of several at once if possible.
 template <class F>
 void for_each_place(const ZeroBucket& bucket, const Tensor& pieces, const std::vector<Tensor>& locals, const F& f) {
   for (std::size_t i = 0; i < bucket.shards.size(); ++i) {
     const Shard& shard = *bucket.shards[i];
-    const int n = bucket.ranks(), dim = shard.dim;
-    if (is_even(shard) && locals[i].dims() < Shape::max_dims) {
-      const Tensor own = shard.part(locals[i], 0), theirs = bucket.in_piece(view::select(pieces, 0, 0), i, 0);
-      const auto of_all = [n](const Tensor& first, std::int64_t stride) {
-        std::vector<std::int64_t> shape = {n}, strides = {stride};
-        shape.insert(shape.end(), first.shape().begin(), first.shape().end());
-        strides.insert(strides.end(), first.strides().begin(), first.strides().end());
-        return first.as_strided(Shape(shape), Shape(strides), 0);  // [n, ..]
-      };
-      f(of_all(theirs, bucket.piece), of_all(own, own.size(dim) * own.strides()[dim]));
-      continue;
+    const Tensor& local = locals[i];
+    for (const ZeroBucket::Layout& layout : bucket.layouts) {
+      if (shard.range(layout.first).length == 0) continue;
+      const int n = local.dims() < Shape::max_dims ? layout.ranks : 1;
+      for (int rank = layout.first; rank < layout.first + layout.ranks; rank += n) {
+        const Tensor own = shard.part(local, rank);
+        f(stacked(bucket.in_piece(view::select(pieces, 0, rank), i, rank), n, bucket.piece),
+          stacked(own, n, own.size(shard.dim) * own.strides()[shard.dim]));
+      }
     }
-    for (int rank = 0; rank < n; ++rank)
-      f(bucket.in_piece(view::select(pieces, 0, rank), i, rank), shard.part(locals[i], rank));
   }
 }
 
@@ -108,21 +110,15 @@ ZeroGroups make_zero_groups(const DeviceMesh& mesh, int shard_ranks) {
 
 Tensor ZeroBucket::in_piece(const Tensor& piece_of_rank, std::size_t i, int rank) const {
   const Shape shape = shards[i]->shape(rank);
-  const std::int64_t start = offsets[static_cast<std::size_t>(rank)][i];
-  return view::reshape(view::slice(piece_of_rank, 0, start, shape.count()), shape);
+  const auto next = std::ranges::upper_bound(layouts, rank, {}, &Layout::first);
+  return view::reshape(view::slice(piece_of_rank, 0, std::prev(next)->starts[i], shape.count()), shape);
 }
 
 void ZeroBucket::pack(const std::vector<Tensor>& locals, const Tensor& pieces) const {
   for_each_place(*this, pieces, locals, [](Tensor in_pieces, const Tensor& local) { copy(local, in_pieces); });
-  const auto [least, most] = std::minmax_element(ends.begin(), ends.end());
-  if (*least == *most) {
-    Tensor padding = view::slice(pieces, 1, *most, piece - *most);  // [n, padding]
-    kernels(padding.device()).fill(padding, 0);
-    return;
-  }
-  for (int rank = 0; rank < ranks(); ++rank) {
-    const std::int64_t end = ends[static_cast<std::size_t>(rank)];
-    Tensor padding = view::slice(view::select(pieces, 0, rank), 0, end, piece - end);
+  for (const Layout& layout : layouts) {
+    const Tensor theirs = view::slice(pieces, 0, layout.first, layout.ranks);
+    Tensor padding = view::slice(theirs, 1, layout.end, piece - layout.end);  // [ranks of the layout, padding]
     kernels(padding.device()).fill(padding, 0);
   }
 }

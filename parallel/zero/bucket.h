@@ -68,8 +68,14 @@ struct ZeroBucket {
   void unpack(const Tensor& pieces, const std::vector<Tensor>& locals) const;
   std::vector<Tensor> values() const;  ///< the parameters' local tensors
 
-  std::vector<std::vector<std::int64_t>> offsets;  // [rank][shard], in a piece
-  std::vector<std::int64_t> ends;                  // [rank], of the shards in a piece; then zeros
+  /// Neighbours whose pieces are alike, so that their shards are copied at once. There are few: of each parameter, the
+  /// first ranks may have one row more.
+  struct Layout {
+    int first = 0, ranks = 0;
+    std::vector<std::int64_t> starts;  ///< by shard, in a piece
+    std::int64_t end = 0;              ///< of the shards in a piece; zeros follow
+  };
+  std::vector<Layout> layouts;  // in the order of the ranks
 };
 
 /// The buckets of a model in the order in which backward completes their gradients: the reverse of creation. Fills
