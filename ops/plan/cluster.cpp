@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 
 #include "ops/plan/kernel_kind.h"
@@ -77,11 +76,15 @@ struct Spread {
   double here = 1;  ///< the most on one node
 };
 
+/// `members`: those of a node are neighbours.
 Spread spread(const std::vector<int>& members, const comm::Links& links) {
-  std::map<int, int> nodes;
-  for (const int member : members) ++nodes[links.node_of(member)];
-  Spread s{.ranks = static_cast<double>(members.size()), .nodes = static_cast<double>(nodes.size())};
-  for (const auto& [node, ranks] : nodes) s.here = std::max(s.here, static_cast<double>(ranks));
+  Spread s{.ranks = static_cast<double>(members.size()), .nodes = 0};
+  int node = -1;
+  double here = 0;
+  for (const int member : members) {
+    if (const int its = links.node_of(member); its != node) node = its, here = 0, ++s.nodes;
+    s.here = std::max(s.here, ++here);
+  }
   return s;
 }
 

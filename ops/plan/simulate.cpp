@@ -202,8 +202,11 @@ class Simulation {
     std::shared_ptr<Meeting>& meeting = meetings_[{group, rank.turns[group]++}];
     if (meeting == nullptr) {
       const std::vector<int>& members = rank.group(transfer).members;
-      const int ranks = static_cast<int>(
-          std::count_if(members.begin(), members.end(), [this](int member) { return simulated_.contains(member); }));
+      const auto [found, is_new] = present_.try_emplace(group);
+      int& ranks = found->second;
+      if (is_new)
+        ranks =
+            static_cast<int>(std::ranges::count_if(members, [&](int member) { return simulated_.contains(member); }));
       const double others = static_cast<double>(members.size()) - ranks;
       constexpr double never = -std::numeric_limits<double>::infinity();
       const double latest = machine_.variation().calls == 0 || others == 0 ? never : expected_largest(others);
@@ -262,6 +265,7 @@ class Simulation {
   const MachineModel& machine_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::set<int> simulated_;                                           // ranks of the world
+  std::map<int, int> present_;                                        // how many of them are in a group
   std::map<std::pair<std::string, std::vector<int>>, int> groups_;    // numbers, by name and members
   std::map<std::pair<int, int>, std::shared_ptr<Meeting>> meetings_;  // by group and turn
   std::map<std::tuple<int, int, int, int>, Mailbox<std::shared_ptr<Signal>>> channels_;

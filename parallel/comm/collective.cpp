@@ -1,6 +1,7 @@
 #include "parallel/comm/collective.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace trireme::comm {
 namespace {
@@ -205,11 +206,12 @@ void check_message(const char* where, const Tensor& x, int peer, int tag, const 
 }
 
 int place_in_subgroup(const std::vector<int>& world_ranks, const std::string& name, const ProcessGroup& parent) {
+  const std::unordered_set<int> in_parent(parent.members().begin(), parent.members().end());
+  std::unordered_set<int> seen;
   for (const int rank : world_ranks) {
-    require(std::count(world_ranks.begin(), world_ranks.end(), rank) == 1, "subgroup", "'{}' lists rank {} twice", name,
-            rank);
-    require(std::count(parent.members().begin(), parent.members().end(), rank) == 1, "subgroup",
-            "'{}' lists world rank {}, which is not in its parent '{}'", name, rank, parent.name());
+    require(seen.insert(rank).second, "subgroup", "'{}' lists rank {} twice", name, rank);
+    require(in_parent.contains(rank), "subgroup", "'{}' lists world rank {}, which is not in its parent '{}'", name,
+            rank, parent.name());
   }
   const int me = parent.world_rank(parent.rank());
   const auto place = std::find(world_ranks.begin(), world_ranks.end(), me);
