@@ -3,13 +3,15 @@
 //
 //   build/bin/plan_bench "--layers 4 --width 256 --mesh dp=2" "--layers 4 --width 256 --mesh pp=2 --micro-batches 4"
 //
-// Prints a row for each: the median of the errors of a few turns, and their range. Read next: ops/plan/this_machine.h.
+// Prints a row for each: the median of the errors of a few turns, and their range; and the errors of every other row,
+// because the others of bench/plan_runs.txt were used to calibrate. Read next: ops/plan/this_machine.h.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <sstream>
+#include <string>
 
 #include "bench/timing.h"
 #include "check/parity/models.h"
@@ -58,12 +60,28 @@ struct Row {
   }
 };
 
+struct Errors {
+  double sum = 0, bias = 0, largest = 0;
+  int rows = 0;
+
+  void add(double error) {
+    sum += std::abs(error);
+    bias += error;
+    largest = std::max(largest, std::abs(error));
+    ++rows;
+  }
+  std::string text() const {
+    const double count = std::max(rows, 1);
+    return fmt::format("{} rows: mean error {:.1f} %, largest {:.1f} %, mean {:+.1f} %", rows, 100 * sum / count,
+                       100 * largest, 100 * bias / count);
+  }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return run_program([&] {
-    double sum = 0, bias = 0, largest = 0;
-    int rows = 0;
+    Errors all, held;
     for (const char* line : std::span(argv + 1, static_cast<std::size_t>(argc - 1))) {
       GptOptions options = read_parity_options(words(line));
       options.model.config.experts.force_balance = true;
@@ -74,11 +92,10 @@ int main(int argc, char** argv) {
                  1e3 * bench::median(row.predicted), 1e3 * bench::median(row.measured), 100 * error, 100 * (*least - 1),
                  100 * (*most - 1), line);
       print(row.ranks);
-      sum += std::abs(error), bias += error, largest = std::max(largest, std::abs(error)), ++rows;
+      all.add(error);
+      if (all.rows % 2 == 0) held.add(error);
     }
-    const double count = std::max(rows, 1);
-    fmt::print("{} rows: mean error {:.1f} %, largest {:.1f} %, mean {:+.1f} %\n", rows, 100 * sum / count,
-               100 * largest, 100 * bias / count);
+    fmt::print("{}\nof them, the second, fourth and so on: {}\n", all.text(), held.text());
     return 0;
   });
 }
