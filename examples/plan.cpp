@@ -23,6 +23,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check/parity/models.h"
@@ -45,6 +46,7 @@ namespace {
 struct PlanOptions {
   std::string task = "gpt", machine, devices, tokens, scaling = "strong", page;
   std::optional<Axis> vary;
+  std::optional<std::int64_t> dp_shard;  // of --dp-shard, for a search
   std::int64_t shown = 5;
   bool explain = false, json = false;
 };
@@ -199,7 +201,9 @@ plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, co
     if (watched && fastest > 0) fmt::print(stderr, "\r{} simulated, the fastest {:.4g} s", simulated, fastest);
   };
   const plan::Space space = space_of(given, flags, meshes, small);
-  plan::Search found = plan::search(plan::combinations(given, space), make_ready, program, question.model,
+  TrainOptions wanted = given;
+  if (asked.dp_shard) wanted.mesh.dp_shard = asked.dp_shard;
+  plan::Search found = plan::search(plan::combinations(wanted, space), make_ready, program, question.model,
                                     plan::ClusterModel(question.cluster),
                                     {.memory = question.cluster.device.usable_memory(),
                                      .shown = static_cast<std::size_t>(asked.shown),
@@ -337,20 +341,23 @@ int main(int argc, char** argv) {
     flags.add("tokens", "N", asked.tokens,
               "tokens, or other targets, to train on, as 300B or 2T: also says days, cost, energy and interruptions");
     for_machine();
-    const auto asks_once = [&] { return !scales() && !asked.vary; };
+    const auto for_one_answer = [&] {
+      flags.only_with("devices", "one number", [&] { return !scales(); });
+      flags.only_with("vary", "none", [&asked] { return !asked.vary; });
+    };
     flags.add("show", "N", asked.shown, "how many of the fastest to print", Range::count());
     for_machine();
-    flags.only_with("devices", "one number, without --vary", asks_once);
+    for_one_answer();
     flags.add_switch("explain", asked.explain, "also go from FLOPs to the time of a step, in words and numbers", true);
     for_machine();
     flags.only_with("json", "off", [&asked] { return !asked.json; });
-    flags.only_with("devices", "one number, without --vary", asks_once);
+    for_one_answer();
     flags.add_switch("json", asked.json, "print JSON", true);
     for_machine();
     flags.add("page", "FILE", asked.page,
               "also write an HTML page: the step and its memory drawn; with --devices also memory against time of all "
               "settings that were simulated");
-    flags.only_with("devices", "one number, without --vary", asks_once);
+    for_one_answer();
     task->declare_model(flags);
     task->declare_parity_data(flags);
     TrainOptions& options = task->options();
@@ -362,6 +369,8 @@ int main(int argc, char** argv) {
     resolve(options, there() ? parse_mesh(options.mesh.axes, 0).ranks() : 0);
     flags.refuse_unused();
     task->prepare_parity();
+    // What depends on the whole mesh is asked of each that a search tries.
+    if (!asked.devices.empty()) asked.dp_shard = std::exchange(options.mesh.dp_shard, {});
     task->validate();
     if (!there()) return plan_here(*task, asked.page);
     return plan_there(*task, flags, asked, {argv + 1, argv + argc});

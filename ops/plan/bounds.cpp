@@ -26,9 +26,15 @@ TrainOptions with_a_block_per_stage(const TrainOptions& options, int blocks, int
   o.mesh.shape = {{blocks, ep / std::gcd(ep, cp), cp, tp, ep}};
   o.mesh.axes = to_string(o.mesh.shape);
   o.mesh.zero = 0;
+  o.mesh.dp_shard.reset();
   o.mesh.pipeline = "gpipe";  // keeps all micro-batches
   o.mesh.stage_layers = "auto";
   return o;
+}
+
+/// The data-parallel ranks over which ZeRO shards.
+int sharing_ranks(const MeshOptions& mesh) {
+  return static_cast<int>(mesh.dp_shard.value_or(mesh.shape.size(Axis::data)));
 }
 
 struct Run {
@@ -203,12 +209,12 @@ void Bounds::add_block(Blocks& blocks, const TrainOptions& options, std::size_t 
   blocks.exchanges.push_back({exchanges_of(two.trace, blocks.data), exchanges_of(one.trace, blocks.data)});
 }
 
-/// What a transfer among `of_ranks` ranks takes among all data-parallel ranks of `mesh`: each has a smaller share.
-double Bounds::exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshShape& mesh) const {
+/// What a transfer among `of_ranks` ranks takes among those of `mesh` that share: each has a smaller share.
+double Bounds::exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshOptions& mesh) const {
   Trace::Group group{"data", {}};
-  for (int rank = 0; rank < mesh.size(Axis::data); ++rank) group.members.push_back(rank * mesh.size(Axis::tp));
+  for (int rank = 0; rank < sharing_ranks(mesh); ++rank) group.members.push_back(rank * mesh.shape.size(Axis::tp));
   Trace::Transfer there = transfer;
-  there.bytes = transfer.bytes * of_ranks / mesh.size(Axis::data);
+  there.bytes = transfer.bytes * of_ranks / sharing_ranks(mesh);
   return machine_.collective(there, group).link;
 }
 
@@ -276,7 +282,7 @@ std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool c
       needs[kind].deferred = theirs.deferred;
       for (const double sign : {1.0, -1.0})
         for (const Trace::Transfer& transfer : blocks.exchanges[kind][sign > 0 ? 0 : 1]) {
-          const double seconds = sign * exchange_seconds(transfer, blocks.data, options.mesh.shape);
+          const double seconds = sign * exchange_seconds(transfer, blocks.data, options.mesh);
           needs[kind].exchanges += seconds;
           if (transfer.collective.kind == comm::CollectiveKind::all_gather) needs[kind].gathers += seconds;
         }
@@ -300,7 +306,7 @@ std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool c
 
 LowerBound Bounds::bound_of_schedule(const TrainOptions& options, const std::vector<Needs>& stages,
                                      std::int64_t micro_batches) const {
-  const int data = options.mesh.shape.size(Axis::data);
+  const int data = sharing_ranks(options.mesh);
   const std::int64_t zero = data > 1 ? options.mesh.zero : 0;
   const pipeline::Schedule schedule = pipeline::make_schedule(options.mesh.pipeline, options.mesh.shape.size(Axis::pp),
                                                               static_cast<int>(micro_batches));

@@ -85,7 +85,7 @@ class Bounds {
   LowerBound bound_of_schedule(const TrainOptions& options, const std::vector<Needs>& stages,
                                std::int64_t micro_batches) const;
   void add_block(Blocks& blocks, const TrainOptions& options, std::size_t block) const;
-  double exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshShape& mesh) const;
+  double exchange_seconds(const Trace::Transfer& transfer, int of_ranks, const MeshOptions& mesh) const;
   double seconds(const Trace& trace, std::size_t begin, std::size_t end) const;
 
   const DryProgram& program_;

@@ -156,8 +156,11 @@ std::vector<std::pair<std::string, double>> parts(const Prediction& prediction) 
   const RankTime& rank = slowest(prediction);
   for (const auto& [kernel, seconds] : rank.kernels) sums[std::string(name(kernel_kind(kernel)))] += seconds;
   if (rank.host > 0) sums["the program itself"] += rank.host;
-  for (const auto& [group, seconds] : rank.exchanges)
-    sums[group.substr(0, group.find('['))] += seconds;  // "tp" of "tp[pp=0,data=1]"
+  for (const auto& [group, seconds] : rank.exchanges) {  // "tp" of "tp[pp=0,data=1]", "dp" of "shards 0 of dp[..]"
+    const std::size_t of = group.find(" of ");
+    const std::string axis = of == std::string::npos ? group : group.substr(of + 4);
+    sums[axis.substr(0, axis.find('['))] += seconds;
+  }
   double rest = rank.step;
   for (const auto& [part, seconds] : sums) rest -= seconds;
   if (rest > 1e-6 * rank.step) sums["waiting for a core"] = rest;

@@ -86,6 +86,7 @@ ordered_json json_of(const Question& question, const Choice& choice) {
   ordered_json result = {{"mesh", to_string(choice.options.mesh.shape)},
                          {"pipeline", choice.options.mesh.pipeline},
                          {"zero", choice.options.mesh.zero},
+                         {"dp_shard", choice.options.mesh.dp_shard.value_or(0)},
                          {"recompute", choice.options.precision.recompute},
                          {"micro_batch", choice.options.batch_sizes().micro_batch},
                          {"global_batch", choice.options.batch_sizes().global_batch},
@@ -136,6 +137,7 @@ std::string settings_text(const TrainOptions& options) {
   if (options.mesh.shape.size(Axis::pp) > 1) text += " --pipeline " + options.mesh.pipeline;
   text += fmt::format(" --micro-batch {}", options.batch.micro_batch.value_or(1));
   if (options.mesh.shape.size(Axis::data) > 1) text += fmt::format(" --zero {}", options.mesh.zero);
+  if (options.mesh.dp_shard) text += fmt::format(" --dp-shard {}", *options.mesh.dp_shard);
   return text + " --recompute " + options.precision.recompute;
 }
 

@@ -19,6 +19,16 @@ namespace {
 
 bool divides(int part, int whole) { return whole % part == 0; }
 
+/// Over how many of so many data-parallel ranks ZeRO had best shard. Over thousands it saves hardly any memory; latencies
+/// add up, and weights have fewer rows than there are ranks.
+int group_of_shards(int data) {
+  constexpr int many = 1024, enough = 512;
+  if (data <= many) return data;
+  int group = enough;
+  while (!divides(group, data)) --group;
+  return group;
+}
+
 /// Calls f(). If it finds the options impossible, returns the reason; else an empty text.
 template <class F>
 std::string reason_against(const F& f) {
@@ -63,6 +73,11 @@ std::vector<Alternatives> combinations(const TrainOptions& given, const Space& s
           for (const std::int64_t zero : some(space.zero, mesh.size(Axis::data) > 1)) {
             o.mesh.zero = zero;
             o.precision.recompute = space.recompute[i];
+            const int data = mesh.size(Axis::data), group = group_of_shards(data);
+            o.mesh.dp_shard = zero > 0 && group < data && !given.mesh.dp_shard ? group : given.mesh.dp_shard;
+            all.back().push_back({o, i});
+            if (o.mesh.dp_shard == given.mesh.dp_shard) continue;
+            o.mesh.dp_shard.reset();  // over all of them, where less memory is needed
             all.back().push_back({o, i});
           }
       }
@@ -275,9 +290,13 @@ Search search(const std::vector<Alternatives>& wanted,
   std::vector<Alternatives> possible;
   for (const Alternatives& alternatives : wanted) {
     possible.emplace_back();
+    bool none_is_possible = false;  // if the first, without ZeRO and recomputation, is not, the others are not
+    std::string reason;
     for (const auto& [options, recomputes] : alternatives) {
-      const std::string reason = reason_against([&] { possible.back().push_back({make_ready(options), recomputes}); });
+      if (!none_is_possible)
+        reason = reason_against([&] { possible.back().push_back({make_ready(options), recomputes}); });
       if (!reason.empty()) found.impossible.emplace_back(options, reason);
+      none_is_possible = !reason.empty() && possible.back().empty();
     }
     found.possible += static_cast<std::int64_t>(possible.back().size());
   }

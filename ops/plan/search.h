@@ -5,7 +5,8 @@
 // (ops/plan/bounds.h). They are simulated in the order of these bounds, until the next bound is above the times of the
 // best: a branch and bound. It assumes three things. More recomputation takes longer, and so do the ZeRO stages 2 and 3,
 // which communicate more: both are tried only where less does not fit. And a larger cp is no less work: it is tried only
-// where the work of a smaller one was not too slow already.
+// where the work of a smaller one was not too slow already. Over more than a thousand data-parallel ranks ZeRO shards in
+// groups (--dp-shard), and over all only where that does not fit.
 // Read next: ops/plan/search.cpp, examples/plan.cpp.
 #pragma once
 
