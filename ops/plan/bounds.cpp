@@ -109,25 +109,26 @@ std::optional<pipeline::Action> awaited(const pipeline::Schedule& schedule, cons
                           action.microbatch};
 }
 
-/// Runs a schedule in which a forward or backward takes `seconds(action)` and messages take no time. Calls
-/// `then(rank, action)` after each action. Returns the time at which each rank is done.
-template <class Seconds, class Then>
-std::vector<double> run(const pipeline::Schedule& schedule, const Seconds& seconds, const Then& then) {
+/// Runs a schedule in which a forward or backward takes `seconds(action)`, and a message `message(action)` until it has
+/// arrived. Calls `then(rank, action)` after each action. Returns the time at which each rank is done.
+template <class Seconds, class Message, class Then>
+std::vector<double> run(const pipeline::Schedule& schedule, const Seconds& seconds, const Message& message,
+                        const Then& then) {
   std::vector<double> now(schedule.ranks.size());
   std::vector<std::size_t> done(schedule.ranks.size());
-  std::map<std::tuple<ActionKind, int, int>, double> sent;
+  std::map<std::tuple<ActionKind, int, int>, double> arrived;
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
     for (std::size_t rank = 0; rank < done.size(); ++rank)
       for (const auto& actions = schedule.ranks[rank]; done[rank] < actions.size(); ++done[rank], goes_on = true) {
         const pipeline::Action& action = actions[done[rank]];
-        if (const auto message = awaited(schedule, action)) {
-          const auto when = sent.find({message->kind, message->stage, message->microbatch});
-          if (when == sent.end()) break;  // the other rank is not so far
+        if (const auto other = awaited(schedule, action)) {
+          const auto when = arrived.find({other->kind, other->stage, other->microbatch});
+          if (when == arrived.end()) break;  // the other rank is not so far
           now[rank] = std::max(now[rank], when->second);
         }
         if (is_message(action.kind))
-          sent[{action.kind, action.stage, action.microbatch}] = now[rank];
+          arrived[{action.kind, action.stage, action.microbatch}] = now[rank] + message(action);
         else
           now[rank] += seconds(action);
         then(rank, action);
@@ -186,9 +187,10 @@ void Bounds::add_block(Blocks& blocks, const TrainOptions& options, std::size_t 
   Needs needs{.weights = most(one.memory, MemoryCategory::parameters),
               .gradients = most(one.memory, MemoryCategory::gradients),
               .optimizer = most(one.memory, MemoryCategory::optimizer),
-              .activations = most(one.memory, MemoryCategory::activations)};
+              .activations = most(one.memory, MemoryCategory::activations),
+              .output = output_bytes(one.trace)};
   // A stage of one block keeps its output, too, which in a longer stage is the next block's input.
-  needs.kept = most(two.memory, MemoryCategory::activations) - needs.activations - output_bytes(one.trace);
+  needs.kept = most(two.memory, MemoryCategory::activations) - needs.activations - needs.output;
   const auto activations_at = [&](std::size_t event) {
     return two.trace.memory()[event][static_cast<std::size_t>(MemoryCategory::activations)];
   };
@@ -266,6 +268,7 @@ void Bounds::Needs::add(const Needs& next) {
   activations = std::max(activations, kept + next.activations);
   kept += next.kept;
   deferred += next.deferred;
+  output = next.output;
 }
 
 std::vector<Bounds::Needs> Bounds::stages_of(const TrainOptions& options, bool close) {
@@ -321,17 +324,27 @@ LowerBound Bounds::bound_of_schedule(const TrainOptions& options, const std::vec
     if (action.kind == ActionKind::backward_weight) return stage.backward_weight;
     return stage.backward + stage.backward_weight;
   };
-  const std::vector<double> ends = run(schedule, seconds, [&](std::size_t rank, const pipeline::Action& action) {
-    const Needs& stage = stages[pipeline::at(action.stage)];
-    const bool is_forward = action.kind == ActionKind::forward;
-    if (is_gradient(action.kind)) kept[rank] -= stage.kept;
-    if (is_gradient(action.kind) || is_forward) peak[rank] = std::max(peak[rank], kept[rank] + stage.activations);
-    if (is_forward) kept[rank] += stage.kept;
-    if (action.kind == ActionKind::backward_input) kept[rank] += stage.deferred;
-    if (action.kind == ActionKind::backward_weight) kept[rank] -= stage.deferred;
-    const bool makes_gradients = action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight;
-    if (makes_gradients && action.microbatch == 0 && zero < 2) kept[rank] += stage.gradients;
-  });
+  const int apart = options.mesh.shape.size(Axis::data) * options.mesh.shape.size(Axis::tp);  // ranks of two stages
+  const auto message = [&](const pipeline::Action& action) {
+    const int to = action.stage + (action.kind == ActionKind::send_activation ? 1 : -1);
+    if (to < 0 || to >= schedule.stages) return 0.0;
+    const Trace::Transfer transfer{.kind = Trace::TransferKind::send,
+                                   .peer = apart * schedule.rank_of(to),
+                                   .bytes = stages[pipeline::at(std::min(action.stage, to))].output};
+    return machine_.message(transfer, apart * schedule.rank_of(action.stage)).link;
+  };
+  const std::vector<double> ends =
+      run(schedule, seconds, message, [&](std::size_t rank, const pipeline::Action& action) {
+        const Needs& stage = stages[pipeline::at(action.stage)];
+        const bool is_forward = action.kind == ActionKind::forward;
+        if (is_gradient(action.kind)) kept[rank] -= stage.kept;
+        if (is_gradient(action.kind) || is_forward) peak[rank] = std::max(peak[rank], kept[rank] + stage.activations);
+        if (is_forward) kept[rank] += stage.kept;
+        if (action.kind == ActionKind::backward_input) kept[rank] += stage.deferred;
+        if (action.kind == ActionKind::backward_weight) kept[rank] -= stage.deferred;
+        const bool makes_gradients = action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight;
+        if (makes_gradients && action.microbatch == 0 && zero < 2) kept[rank] += stage.gradients;
+      });
   constexpr double sure = 0.98;  // blocks of one stage may share other small tensors
   LowerBound bound{.seconds = std::ranges::max(ends)};
   for (std::size_t rank = 0; rank < state.size(); ++rank)

@@ -22,8 +22,8 @@ namespace trireme::plan {
 
 /// What a step needs at least.
 struct LowerBound {
-  /// The schedule's actions in order: kernels, and the collectives that a rank waits for. Messages between stages take
-  /// no time. Or ZeRO's exchanges in the background, if they take longer.
+  /// The schedule's actions in order: kernels, the collectives that a rank waits for, and messages as if each had its
+  /// links for itself. Or ZeRO's exchanges in the background, if they take longer.
   double seconds = 0;
   double work = 0;  ///< seconds of these actions on the average rank, without any waiting for other stages
   std::int64_t memory =
@@ -57,6 +57,7 @@ class Bounds {
     std::int64_t weights = 0, gradients = 0, optimizer = 0;  // bytes, not sharded
     std::int64_t activations = 0, kept = 0;                  // bytes: at the peak, and from forward to backward
     std::int64_t deferred = 0;                               // bytes that a split backward keeps for its second part
+    std::int64_t output = 0;                                 // bytes of a message to the next stage
     void add(const Needs& next);                             // appends a block to a stage
   };
   /// Which blocks are alike.
