@@ -110,7 +110,7 @@ class DryBackend final : public DeviceBackend {
   }
   void copy_on_device(void* to, const void* from, std::size_t bytes) override { move(to, from, bytes); }
   void set(void* to, unsigned char value, std::size_t bytes) override {
-    if (bytes <= most_moved) std::memset(to, value, bytes);
+    if (bytes <= most_set) std::memset(to, value, bytes);
   }
   void* allocate_pinned(std::size_t bytes) override { return refuse(bytes); }
   void free_pinned(void* data) noexcept override { static_cast<void>(data); }
@@ -118,10 +118,9 @@ class DryBackend final : public DeviceBackend {
   const KernelTable& kernels() const override { return dry_kernels(Device::cuda); }
 
  private:
-  static constexpr std::size_t most_moved = 1 << 20;  // bytes: ids and counts, not weights
-  static void move(void* to, const void* from, std::size_t bytes) {
-    if (bytes <= most_moved) std::memcpy(to, from, bytes);
-  }
+  static constexpr std::size_t most_set = 1 << 20;  // bytes: ids and counts, not weights
+  /// Of a tensor that is looked at.
+  static void move(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   [[noreturn]] static void* refuse(std::size_t bytes) {
     fail(ExitCode::internal, "dry_run", "{} bytes asked of a device; in a dry run, memory comes from MemoryPool::dry()",
          bytes);

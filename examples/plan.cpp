@@ -108,22 +108,40 @@ int plan_here(Task& task, const std::string& page) {
   return 0;
 }
 
+/// The size of an axis in a text such as "tp=2,ep=4"; nothing if it has none, or dp=auto.
+std::optional<int> named_size(const std::string& mesh, Axis axis) {
+  const std::string text = "," + mesh, begin = fmt::format(",{}=", name(axis));
+  const std::size_t at = text.find(begin);
+  if (at == std::string::npos || text.compare(at + begin.size(), 4, "auto") == 0) return std::nullopt;
+  int size = 0;
+  const char* const digits = text.data() + at + begin.size();
+  if (std::from_chars(digits, text.data() + text.size(), size).ec != std::errc())
+    fail(ExitCode::usage, "--mesh", "'{}' has no number after {}=; expected one, as in {}=2; change --mesh", mesh,
+         name(axis), name(axis));
+  return size;
+}
+
+/// Without ep, which cannot be judged before dp is known.
+std::string without_ep(const std::string& mesh) {
+  std::string kept;
+  std::istringstream list(mesh);
+  for (std::string word; std::getline(list, word, ',');)
+    if (!word.starts_with("ep=")) kept += (kept.empty() ? "" : ",") + word;
+  return kept.empty() ? "dp=1" : kept;
+}
+
 /// The meshes of `devices` ranks that have the axes in --mesh, such as tp=8.
-std::vector<MeshShape> meshes_with(const std::string& given, const MeshShape& shape, int devices, int experts) {
+std::vector<MeshShape> meshes_with(const std::string& given, int devices, int experts) {
   std::vector<MeshShape> meshes = plan::meshes(devices, experts);
-  std::erase_if(meshes, [&](const MeshShape& mesh) {
-    constexpr std::array axes = {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep};
-    return std::ranges::any_of(axes, [&](Axis axis) {
-      const std::string text = "," + given, begin = fmt::format(",{}=", name(axis));
-      const bool is_named = text.find(begin) != std::string::npos && text.find(begin + "auto") == std::string::npos;
-      return is_named && mesh.size(axis) != shape.size(axis);
-    });
-  });
+  for (const Axis axis : {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep})
+    if (const std::optional<int> size = named_size(given, axis))
+      std::erase_if(meshes, [&](const MeshShape& mesh) { return mesh.size(axis) != *size; });
   if (meshes.empty())
     fail(ExitCode::usage, "plan",
-         "--mesh {} on {} devices: no mesh has these axes; expected sizes whose product divides "
-         "{}; change --mesh or --devices",
-         given, devices, devices);
+         "--mesh {} on {} devices: no mesh has these axes; expected sizes whose product divides {}{}; change --mesh or "
+         "--devices",
+         given, devices, devices,
+         named_size(given, Axis::ep) ? fmt::format(", and ep that divides dp x cp and the {} experts", experts) : "");
   return meshes;
 }
 
@@ -278,8 +296,7 @@ int plan_there(Task& task, const Flags& flags, const PlanOptions& asked, const s
          asked.devices);
   const auto meshes_of = [&](int devices) {
     if (devices == 0) return std::vector<MeshShape>();
-    return meshes_with(flags.given("mesh").value_or(""), given.mesh.shape, devices,
-                       static_cast<int>(task.experts().count));
+    return meshes_with(flags.given("mesh").value_or(""), devices, static_cast<int>(task.experts().count));
   };
   if (counts.size() > 1 || asked.vary) return compare(task, flags, asked, given, counts, meshes_of);
   plan::Answer a = answer(task, flags, asked, given, meshes_of(counts[0]));
@@ -366,9 +383,12 @@ int main(int argc, char** argv) {
     declare_precision(flags, options.precision);
     declare_optimizer(flags, options.optimizer);
     if (!flags.parse_or_print(argc, argv)) return 0;
+    if (!asked.devices.empty()) options.mesh.axes = without_ep(options.mesh.axes);
     resolve(options, there() ? parse_mesh(options.mesh.axes, 0).ranks() : 0);
     flags.refuse_unused();
     task->prepare_parity();
+    for (const int count : asked.devices.empty() ? std::vector<int>() : device_counts(asked.devices))
+      meshes_with(flags.given("mesh").value_or(""), count, static_cast<int>(task->experts().count));  // throws
     // What depends on the whole mesh is asked of each that a search tries.
     if (!asked.devices.empty()) asked.dp_shard = std::exchange(options.mesh.dp_shard, {});
     task->validate();

@@ -147,13 +147,17 @@ Recording record(const TrainOptions& options, const DryProgram& program, const M
   return recording;
 }
 
-const RankTime& slowest(const Prediction& prediction) {
-  return *std::ranges::max_element(prediction.ranks, {}, &RankTime::step);
+const RankTime& busiest(const Prediction& prediction) {
+  return *std::ranges::max_element(prediction.ranks, {}, [](const RankTime& rank) {
+    double seconds = rank.host;
+    for (const auto& [kernel, time] : rank.kernels) seconds += time;
+    return seconds;
+  });
 }
 
 std::vector<std::pair<std::string, double>> parts(const Prediction& prediction) {
   std::map<std::string, double> sums;
-  const RankTime& rank = slowest(prediction);
+  const RankTime& rank = busiest(prediction);
   for (const auto& [kernel, seconds] : rank.kernels) sums[std::string(name(kernel_kind(kernel)))] += seconds;
   if (rank.host > 0) sums["the program itself"] += rank.host;
   for (const auto& [group, seconds] : rank.exchanges) {  // "tp" of "tp[pp=0,data=1]", "dp" of "shards 0 of dp[..]"
@@ -161,7 +165,8 @@ std::vector<std::pair<std::string, double>> parts(const Prediction& prediction) 
     const std::string axis = of == std::string::npos ? group : group.substr(of + 4);
     sums[axis.substr(0, axis.find('['))] += seconds;
   }
-  double rest = rank.step;
+  if (prediction.seconds > rank.step) sums["waiting for the last rank"] = prediction.seconds - rank.step;
+  double rest = prediction.seconds;
   for (const auto& [part, seconds] : sums) rest -= seconds;
   if (rest > 1e-6 * rank.step) sums["waiting for a core"] = rest;
   std::vector<std::pair<std::string, double>> sorted(sums.begin(), sums.end());

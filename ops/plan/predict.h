@@ -43,10 +43,10 @@ struct Recording {
 /// Of many micro-batches, the few that predict() extrapolates from.
 Recording record(const TrainOptions& options, const DryProgram& program, const MachineModel& machine, int threads = 1);
 
-/// The time of the rank whose step is the longest.
-const RankTime& slowest(const Prediction& prediction);
+/// The rank that computes most: the others wait for it.
+const RankTime& busiest(const Prediction& prediction);
 
-/// What the slowest rank does in a step, in seconds, the largest part first: products, attention, the optimizer, other
+/// What the busiest rank does in a step, in seconds, the largest part first: products, attention, the optimizer, other
 /// kernels; by axis, exchanges that are not hidden ("pp" is the bubble); and waiting for a core, if ranks share cores.
 std::vector<std::pair<std::string, double>> parts(const Prediction& prediction);
 

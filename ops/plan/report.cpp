@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "train/program/units.h"
 
@@ -79,7 +80,7 @@ ordered_json json_of(const Question& question, const Choice& choice) {
   const Prediction& p = choice.prediction;
   ordered_json parts_json, kernels, memory;
   for (const auto& [name, seconds] : parts(p)) parts_json[name] = seconds;
-  for (const auto& [name, seconds] : slowest(p).kernels) kernels[name] = seconds;
+  for (const auto& [name, seconds] : busiest(p).kernels) kernels[name] = seconds;
   const RankMemory& most = p.most_memory();
   for (int c = 0; c < memory_categories; ++c)
     memory[std::string(name(static_cast<MemoryCategory>(c)))] = most.at_peak[static_cast<std::size_t>(c)];
@@ -105,9 +106,9 @@ ordered_json json_of(const Question& question, const Choice& choice) {
                           {"interruptions", o.interruptions},
                           {"save_seconds", o.save_seconds},
                           {"save_every_seconds", o.save_every},
-                          {"device_hours", o.device_hours},
-                          {"dollars", o.dollars},
-                          {"joules", o.joules}};
+                          {"device_hours", o.device_hours}};
+    if (o.dollars > 0) result["training"]["dollars"] = o.dollars;  // else the machine file does not say
+    if (o.joules > 0) result["training"]["joules"] = o.joules;
   }
   return result;
 }
@@ -193,7 +194,7 @@ std::string to_text(const Answer& answer) {
   const Choice& best = search.choices.front();
   text += "memory: " + to_string(best.prediction.most_memory()) + "\n";
   text +=
-      "these are times of kernels like ours: published trainings of other programs took, by table, 0.9 to 1.6 times as "
+      "these are times of kernels like ours: published trainings of other programs took, by table, 1.1 to 1.6 times as "
       "long (docs/planner.md)\n";
   if (question.train_on > 0) text += whole_training(question, best);
   if (!question.command.empty())
@@ -217,9 +218,11 @@ std::string to_text(const std::vector<Variant>& variants) {
       if (smallest == nullptr) smallest = &choice;
       if (fastest == nullptr || choice.prediction.seconds < fastest->prediction.seconds) fastest = &choice;
     }
+  bool says_impossible = false;  // once, as larger sizes are impossible for the same reason
   for (const auto& [varied, size, answer] : variants) {
     const auto& [question, search, would_fit] = answer;
     const bool is_axis = varied != "devices";
+    if (is_axis && search.possible == 0 && std::exchange(says_impossible, true)) continue;
     text += is_axis ? fmt::format("{}={:<5}", varied, size) : fmt::format("{:>7}", size);
     if (search.choices.empty()) {
       text += "  " + nothing_fits(question, search);

@@ -39,6 +39,12 @@ TEST_CASE("a dry run makes what programs look at: whole numbers and small tensor
   CHECK(sum.item() == 0);
 }
 
+TEST_CASE("ids come to a device and back in a dry run, also megabytes of them") {
+  const DryRun dry;
+  const Tensor ids = Tensor::full({1 << 20}, 7, DType::i32);
+  CHECK(ids.to(Device::cuda).to(Device::cpu).data<std::int32_t>()[(1 << 20) - 1] == 7);
+}
+
 TEST_CASE("a dry run chooses experts in turn") {
   const DryRun dry;
   Tensor chosen = Tensor::empty({3, 2}, DType::i32);
