@@ -15,7 +15,8 @@
 // peak that arithmetic of products and attention reach, and of the bandwidth that norms, activations and losses, and
 // copies and updates reach (ops/plan/kernel_kind.h). "kernel_us": what any kernel takes at least. "reserved_gb": memory
 // that the driver and libraries take. "variation": {"calls": 0.02, "devices": 0.01}, standard deviations of a kernel's
-// time, as shares of it: from call to call, and from device to device; 0 if left out. "operation" and each of its fields may be left out (ops/plan/operation.h).
+// time, as shares of it: from call to call, and from device to device; 0 if left out. "operation" and each of its fields
+// may be left out (ops/plan/operation.h).
 //
 // A kernel takes the longer of its arithmetic and its memory traffic (a roofline: Williams et al. 2009), but a product
 // waits for half of its traffic; collectives are as fast as the best

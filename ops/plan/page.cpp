@@ -209,6 +209,14 @@ run_view::Page page_of(const Answer& answer, const Recording& recording) {
       .settings = {},
       .texts = {}};
   page.findings = run_view::step_findings(*page.profile);
+  if (recording.micro_batches < recording.of)
+    page.findings.insert(
+        page.findings.begin(),
+        {.title = fmt::format("The whole step takes {:.4g} s: drawn are {} of its {} micro-batches",
+                              best.prediction.seconds, recording.micro_batches, recording.of),
+         .text = "The others repeat those in the middle. What follows is about the part that is drawn; in the whole "
+                 "step, filling and draining the pipeline is a smaller share.",
+         .section = "timeline"});
   const auto add = [&page](const std::vector<Tried>& some, bool on_front) {
     for (const Tried& tried : some)
       page.settings.push_back({settings_text(tried.options), tried.seconds, tried.memory, on_front});

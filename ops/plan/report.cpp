@@ -42,6 +42,12 @@ std::string line(const Question& question, const Choice& choice) {
                      format_bytes(question.cluster.device.usable_memory()), settings_text(choice.options));
 }
 
+std::string heading(const Question& question) {
+  return fmt::format("{}; {} parameters in {}; a sample: {} {}, {}FLOP\n", question.cluster.name,
+                     format_count(static_cast<double>(question.model.parameters)), name(question.dtype),
+                     question.targets, question.target_name, format_count(question.model.flops));
+}
+
 std::string whole_training(const Question& question, const Choice& choice) {
   const Outlook o = outlook(question, choice);
   const Operation& figures = question.cluster.operation;
@@ -118,6 +124,9 @@ ordered_json json_of(const Answer& answer) {
   ordered_json result = {{"machine", question.cluster.name},
                          {"parameters", question.model.parameters},
                          {"flops_per_sample", question.model.flops},
+                         {"targets_per_sample", question.targets},
+                         {"dtype", name(question.dtype)},
+                         {"usable_memory_bytes", question.cluster.device.usable_memory()},
                          {"state_bytes", question.model.state()},
                          {"possible", search.possible},
                          {"simulated", search.predicted},
@@ -137,7 +146,8 @@ std::string settings_text(const TrainOptions& options) {
   std::string text = "--mesh " + options.mesh.axes;
   if (options.mesh.shape.size(Axis::pp) > 1) text += " --pipeline " + options.mesh.pipeline;
   text += fmt::format(" --micro-batch {}", options.batch.micro_batch.value_or(1));
-  if (options.mesh.shape.size(Axis::data) > 1) text += fmt::format(" --zero {}", options.mesh.zero);
+  if (options.mesh.shape.size(Axis::data) > 1 || options.mesh.zero > 0)
+    text += fmt::format(" --zero {}", options.mesh.zero);
   if (options.mesh.dp_shard) text += fmt::format(" --dp-shard {}", *options.mesh.dp_shard);
   return text + " --recompute " + options.precision.recompute;
 }
@@ -177,9 +187,7 @@ Outlook outlook(const Question& question, const Choice& choice) {
 
 std::string to_text(const Answer& answer) {
   const auto& [question, search, would_fit] = answer;
-  std::string text =
-      fmt::format("{}; {} parameters, {}FLOP a sample\n", question.cluster.name,
-                  format_count(static_cast<double>(question.model.parameters)), format_count(question.model.flops));
+  std::string text = heading(question);
   for (const Choice& choice : search.choices) {
     text += line(question, choice) + "           " + parts_text(choice.prediction) + "\n";
     const Prediction& best = search.choices.front().prediction;
@@ -209,9 +217,7 @@ std::string would_fit_text(const TrainOptions& options) {
 std::string to_json(const Answer& answer) { return json_of(answer).dump(2) + "\n"; }
 
 std::string to_text(const std::vector<Variant>& variants) {
-  const Question& first = variants[0].answer.question;
-  std::string text =
-      fmt::format("{}; {} parameters\n", first.cluster.name, format_count(static_cast<double>(first.model.parameters)));
+  std::string text = heading(variants[0].answer.question);
   const Choice *smallest = nullptr, *fastest = nullptr;
   for (const Variant& variant : variants)
     for (const Choice& choice : variant.answer.found.choices) {

@@ -15,6 +15,7 @@ namespace trireme::plan {
 struct Question {
   Cluster cluster;
   ModelFacts model;
+  DType dtype = DType::f32;
   std::int64_t targets = 1;                         ///< tokens of a sample
   std::string target_name = "targets", per_second;  ///< "tokens", "tok/s"
   double train_on = 0;                              ///< targets of the whole training; 0: not asked
