@@ -1,6 +1,7 @@
 // A bit flip in a weight is found, with its tensor and rank, before anything is saved.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/guards/support.h"
@@ -194,14 +195,17 @@ TEST_CASE("a flipped bit of a master or a moment ends a run in bf16, although no
     const Ended ended = run(o, 1, [&](Trainer& trainer) {
       const Tensor flipped = state(trainer, kind, matrix);
       const auto values = flipped.span<float>();
-      // The next update must not round the bit away. It changes a master weight by up to 0.003, so take an element that
-      // stays between two powers of 2. The gradient that is added to a moment may be so much larger that low bits are
-      // lost, so take bit 16 there.
+      // The next update must not round the bit away, and the bit must not be so large that a weight is rounded the other
+      // way. An update changes a master weight by up to 0.003, so take an element that stays between two powers of 2,
+      // and its lowest bit. Of a moment take the largest element, to which no much larger gradient is added, and bit 8.
       const bool master = kind == std::string("master");
       std::size_t element = 0;
       while (master && (std::abs(values[element]) < 0.0195F || std::abs(values[element]) > 0.0273F)) ++element;
+      if (!master)
+        element = static_cast<std::size_t>(std::ranges::max_element(values, {}, [](float x) { return std::abs(x); }) -
+                                           values.begin());
       std::byte* const bytes = std::as_writable_bytes(values).data() + element * sizeof(float);
-      bytes[master ? 0 : 2] ^= std::byte{1};
+      bytes[master ? 0 : 1] ^= std::byte{1};
     });
     CHECK(contains(ended.error, "75 trireme: [replicas] optimizer.m"));  // a moment's bit also shows in the master
     CHECK_MESSAGE(contains(ended.error, fmt::format("optimizer.{}.{}", kind, matrix)), ended.error);
