@@ -390,7 +390,7 @@ int main(int argc, char** argv) {
     task->prepare_parity();
     for (const int count : asked.devices.empty() ? std::vector<int>() : device_counts(asked.devices))
       meshes_with(flags.given("mesh").value_or(""), count, static_cast<int>(task->experts().count));  // throws
-    // What depends on the whole mesh is asked of each that a search tries.
+    // --dp-shard has to divide dp x cp, which is known of each mesh that the search tries, and not before.
     if (!asked.devices.empty()) asked.dp_shard = std::exchange(options.mesh.dp_shard, {});
     task->validate();
     if (!there()) return plan_here(*task, asked.page);

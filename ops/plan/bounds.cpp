@@ -109,8 +109,8 @@ std::optional<pipeline::Action> awaited(const pipeline::Schedule& schedule, cons
                           action.microbatch};
 }
 
-/// Runs a schedule in which a forward or backward takes `seconds(action)`, and a message `message(action)` until it has
-/// arrived. Calls `then(rank, action)` after each action. Returns the time at which each rank is done.
+/// Runs a schedule: a forward or backward takes `seconds(action)`, and a message arrives `message(action)` after it was
+/// sent. Calls `then(rank, action)` after each action. Returns the time at which each rank is done.
 template <class Seconds, class Message, class Then>
 std::vector<double> run(const pipeline::Schedule& schedule, const Seconds& seconds, const Message& message,
                         const Then& then) {

@@ -28,6 +28,7 @@ std::string why(const std::string& part, const TrainOptions& options) {
       {"cp", "waits for keys and values of other parts of the sequence"},
       {"first and last stage", "waits for the other end of the pipeline, to add up the tied embedding's gradients"},
       {"ep", "waits for tokens on their way to experts and back"},
+      {"waiting for the last rank", "it ends its step later than this one, which computes more"},
       {"edp", "waits for gradients or weights of experts, as far as computing does not hide them"},
       {"data", "waits for gradients or weights, as far as computing does not hide them"},
       {"dp", "waits for gradients or weights, as far as computing does not hide them"}};

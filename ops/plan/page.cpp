@@ -214,8 +214,9 @@ run_view::Page page_of(const Answer& answer, const Recording& recording) {
         page.findings.begin(),
         {.title = fmt::format("The whole step takes {:.4g} s: drawn are {} of its {} micro-batches",
                               best.prediction.seconds, recording.micro_batches, recording.of),
-         .text = "The others repeat those in the middle. What follows is about the part that is drawn; in the whole "
-                 "step, filling and draining the pipeline is a smaller share.",
+         .text =
+             "The others repeat those in the middle. What follows is about the part that is drawn: what happens once "
+             "in a step, as the filling of a pipeline, is a smaller share of the whole.",
          .section = "timeline"});
   const auto add = [&page](const std::vector<Tried>& some, bool on_front) {
     for (const Tried& tried : some)

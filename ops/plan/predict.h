@@ -46,7 +46,7 @@ Recording record(const TrainOptions& options, const DryProgram& program, const M
 /// The rank that computes most: the others wait for it.
 const RankTime& busiest(const Prediction& prediction);
 
-/// What the busiest rank does in a step, in seconds, the largest part first: products, attention, the optimizer, other
+/// How the busiest rank spends a step, in seconds, the largest part first: products, attention, the optimizer, other
 /// kernels; by axis, exchanges that are not hidden ("pp" is the bubble); and waiting for a core, if ranks share cores.
 std::vector<std::pair<std::string, double>> parts(const Prediction& prediction);
 

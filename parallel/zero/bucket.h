@@ -68,8 +68,8 @@ struct ZeroBucket {
   void unpack(const Tensor& pieces, const std::vector<Tensor>& locals) const;
   std::vector<Tensor> values() const;  ///< the parameters' local tensors
 
-  /// Neighbours whose pieces are alike, so that their shards are copied at once. There are few: of each parameter, the
-  /// first ranks may have one row more.
+  /// Neighbouring ranks whose pieces have one layout; their shards are copied at once. A bucket has few layouts: ranks
+  /// differ only in whether they have one row more of a parameter.
   struct Layout {
     int first = 0, ranks = 0;
     std::vector<std::int64_t> starts;  ///< by shard, in a piece
