@@ -11,8 +11,9 @@ namespace {
 /// How many rows each rank has for each expert: [ep, E] i64, the same on all ranks of the ep group.
 Tensor counts_of_all_ranks(const Tensor& expert, std::int64_t experts, const DeviceMesh& mesh) {
   Tensor own = Tensor::zeros({experts}, DType::i64);
+  auto* const counts = own.data<std::int64_t>();
   for (const std::int32_t e : expert.span<std::int32_t>()) {
-    if (e >= 0) ++own.data<std::int64_t>()[e];
+    if (e >= 0) ++counts[e];
   }
   Tensor all = Tensor::empty({mesh.size(Axis::ep), experts}, DType::i64);
   mesh.group(Axis::ep).all_gather(own, all).wait();
@@ -31,7 +32,8 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
   const int ranks = mesh.size(Axis::ep), here = mesh.coord(Axis::ep);
   const std::int64_t local = experts / ranks, choices = expert.size(1);
   const Tensor table = counts_of_all_ranks(expert, experts, mesh);
-  const auto count = [&](int rank, std::int64_t e) { return table.data<std::int64_t>()[rank * experts + e]; };
+  const auto* const counts = table.data<std::int64_t>();
+  const auto count = [&](int rank, std::int64_t e) { return counts[rank * experts + e]; };
   const auto for_rank = [&](int from, int to) {
     std::int64_t rows = 0;
     for (std::int64_t e = to * local; e < (to + 1) * local; ++e) rows += count(from, e);
@@ -54,12 +56,15 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
   }
   token_of_slot_ = filled(ranks * piece_, -1);
   slot_of_choice_ = filled(expert.count(), -1);
+  const auto* const experts_of_choices = expert.data<std::int32_t>();
+  auto* const tokens = token_of_slot_.data<std::int32_t>();
+  auto* const slots_of_choices = slot_of_choice_.data<std::int32_t>();
   for (std::int64_t i = 0; i < expert.count(); ++i) {
-    const std::int32_t e = expert.data<std::int32_t>()[i];
+    const std::int32_t e = experts_of_choices[i];
     if (e < 0) continue;
     const std::int32_t slot = next[static_cast<std::size_t>(e)]++;
-    token_of_slot_.data<std::int32_t>()[slot] = static_cast<std::int32_t>(i / choices);
-    slot_of_choice_.data<std::int32_t>()[i] = slot;
+    tokens[slot] = static_cast<std::int32_t>(i / choices);
+    slots_of_choices[i] = slot;
   }
 
   // The rows received: one piece from each rank, with the rows for each expert held here.
@@ -67,12 +72,13 @@ ExpertDispatch::ExpertDispatch(const Tensor& expert, std::int64_t experts, const
   std::vector<std::int32_t> slots;
   std::vector<std::int64_t> read(static_cast<std::size_t>(ranks));  // of each piece
   row_of_slot_ = filled(ranks * piece_, -1);
+  auto* const rows_of_slots = row_of_slot_.data<std::int32_t>();
   for (std::int64_t e = here * local; e < (here + 1) * local; ++e) {
     for (int from = 0; from < ranks; ++from) {
       std::int64_t& position = read[static_cast<std::size_t>(from)];
       for (std::int64_t i = 0; i < count(from, e); ++i) {
         const std::int64_t slot = from * piece_ + position++;
-        row_of_slot_.data<std::int32_t>()[slot] = static_cast<std::int32_t>(slots.size());
+        rows_of_slots[slot] = static_cast<std::int32_t>(slots.size());
         slots.push_back(static_cast<std::int32_t>(slot));
       }
     }

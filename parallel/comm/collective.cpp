@@ -1,7 +1,8 @@
 #include "parallel/comm/collective.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <utility>
+#include <vector>
 
 namespace trireme::comm {
 namespace {
@@ -206,12 +207,16 @@ void check_message(const char* where, const Tensor& x, int peer, int tag, const 
 }
 
 int place_in_subgroup(const std::vector<int>& world_ranks, const std::string& name, const ProcessGroup& parent) {
-  const std::unordered_set<int> in_parent(parent.members().begin(), parent.members().end());
-  std::unordered_set<int> seen;
+  const std::vector<int>& members = parent.members();
+  enum State : char { elsewhere, in_parent, listed };
+  std::vector<State> states(static_cast<std::size_t>(*std::max_element(members.begin(), members.end()) + 1));
+  for (const int rank : members) states[static_cast<std::size_t>(rank)] = in_parent;
   for (const int rank : world_ranks) {
-    require(seen.insert(rank).second, "subgroup", "'{}' lists rank {} twice", name, rank);
-    require(in_parent.contains(rank), "subgroup", "'{}' lists world rank {}, which is not in its parent '{}'", name,
-            rank, parent.name());
+    const bool known = rank >= 0 && static_cast<std::size_t>(rank) < states.size();
+    const State state = known ? std::exchange(states[static_cast<std::size_t>(rank)], listed) : elsewhere;
+    require(state != listed, "subgroup", "'{}' lists rank {} twice", name, rank);
+    require(state == in_parent, "subgroup", "'{}' lists world rank {}, which is not in its parent '{}'", name, rank,
+            parent.name());
   }
   const int me = parent.world_rank(parent.rank());
   const auto place = std::find(world_ranks.begin(), world_ranks.end(), me);

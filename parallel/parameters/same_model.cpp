@@ -28,6 +28,8 @@ CopyKind copy_kind_of(const Parameter& p) {
 struct Record {
   std::uint64_t description = 0;
   std::array<std::uint64_t, kinds> values{};  // of the parameters of each kind
+
+  bool operator==(const Record&) const = default;
 };
 
 /// What ranks have in common that hold copies of the parameters of a kind: their stage, and the coordinates on ep and tp
@@ -80,6 +82,7 @@ struct Difference {
 std::optional<Difference> find_difference(const std::vector<Record>& records, const DeviceMesh& mesh) {
   const int ranks = static_cast<int>(records.size());
   const auto record = [&](int rank) -> const Record& { return records[static_cast<std::size_t>(rank)]; };
+  if (std::all_of(records.begin(), records.end(), [&](const Record& r) { return r == records[0]; })) return std::nullopt;
   for (std::size_t what = 0; what <= kinds; ++what) {  // descriptions come first: they explain differences of values
     const std::size_t kind = what == 0 ? everywhere : what - 1;
     std::map<Holders, int> firsts;

@@ -175,7 +175,7 @@ void validate_heads(const GptConfig& model, Device device) {
 void validate(const GptOptions& o) {
   const GptConfig& model = o.model.config;
   validate_device(o.precision.device);
-  refuse_unused<GptOptions>(o, declare_all);
+  refuse_unused<GptOptions, declare_all>(o);
   validate_model(model, o.mesh.shape);
   validate_heads(model, o.precision.tensor_device());
   validate_context(model, o.mesh);

@@ -302,7 +302,8 @@ void require_whole_sequences(const MeshOptions& o, const std::string& why) {
 
 void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts) {
   validate_device(o.precision.device);
-  refuse_unused(o, declare_training);  // first, so that a flag without effect is reported as such and not for its value
+  // First, so that a flag without effect is reported as such and not for its value.
+  refuse_unused<TrainOptions, declare_training>(o);
   validate_implementations(o.precision);
   validate_threads(o);
   validate_reduction(o.mesh);

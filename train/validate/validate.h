@@ -28,14 +28,19 @@ void validate_device(const std::string& device);
 /// "1, 2 or 4": the divisors of n.
 std::string divisors(std::int64_t n);
 
-/// Throws ExitCode::usage if a flag that `declare` declares differs from its default but has no effect.
-template <class Options>
-void refuse_unused(const Options& options, void (*declare)(Flags&, Options&)) {
-  Options copy;  // the flags take their defaults from it
-  Flags flags("", "");
-  declare(flags, copy);
-  copy = options;
-  flags.refuse_unused();
+/// Throws ExitCode::usage if a flag that `declare` declares differs from its default but has no effect. Declares them
+/// once a thread, because a planner asks for 100,000 options.
+template <class Options, void (*declare)(Flags&, Options&)>
+void refuse_unused(const Options& options) {
+  struct Declared {
+    Options options;  // the flags take their defaults from it
+    Flags flags{"", ""};
+
+    Declared() { declare(flags, options); }
+  };
+  thread_local Declared declared;
+  declared.options = options;
+  declared.flags.refuse_unused();
 }
 
 }  // namespace trireme
