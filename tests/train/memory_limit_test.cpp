@@ -8,6 +8,7 @@
 
 #include "core/machine_memory.h"
 #include "models/gpt.h"
+#include "tests/support/batches.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_run.h"
