@@ -82,7 +82,8 @@ struct Difference {
 std::optional<Difference> find_difference(const std::vector<Record>& records, const DeviceMesh& mesh) {
   const int ranks = static_cast<int>(records.size());
   const auto record = [&](int rank) -> const Record& { return records[static_cast<std::size_t>(rank)]; };
-  if (std::all_of(records.begin(), records.end(), [&](const Record& r) { return r == records[0]; })) return std::nullopt;
+  if (std::all_of(records.begin(), records.end(), [&](const Record& r) { return r == records[0]; }))
+    return std::nullopt;
   for (std::size_t what = 0; what <= kinds; ++what) {  // descriptions come first: they explain differences of values
     const std::size_t kind = what == 0 ? everywhere : what - 1;
     std::map<Holders, int> firsts;
