@@ -1,5 +1,7 @@
 #include "core/control_groups.h"
 
+#include <unistd.h>
+
 #include <sstream>
 #include <string>
 
@@ -59,6 +61,13 @@ ControlGroupLimits control_group_limits(const fs::path& root, std::string_view o
 const ControlGroupLimits& control_group_limits() {
   static const ControlGroupLimits limits = control_group_limits("/sys/fs/cgroup", system_text("/proc/self/cgroup"));
   return limits;
+}
+
+HostMemory host_memory() {
+  const auto machine =
+      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+  const auto group = control_group_limits().memory;
+  return group && *group < machine ? HostMemory{*group, true} : HostMemory{machine, false};
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // What a control group (a container, a SLURM job, a systemd unit) allows this process: often less than the machine has.
-// Read next: core/machine_memory.h and core/cores.h, which use it.
+// Beyond its limit of memory the system kills the process.
+// Read next: core/cores.h and train/validate/memory_limit.h, which use it.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +20,13 @@ struct ControlGroupLimits {
 ControlGroupLimits control_group_limits(const std::filesystem::path& root, std::string_view own_groups);
 /// Those of this process, read once.
 const ControlGroupLimits& control_group_limits();
+
+/// How much host memory this process may use.
+struct HostMemory {
+  std::uint64_t bytes = 0;
+  bool of_group = false;  ///< a control group sets the limit
+};
+/// The machine's memory, or the limit of this process's control group if that is smaller. Swap space does not count.
+HostMemory host_memory();
 
 }  // namespace trireme

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "core/control_groups.h"
 #include "core/error.h"
-#include "core/machine_memory.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
 #include "data/bpe_tokenizer.h"
 
-#include "data/bpe_split.h"
+#include "data/word_patterns.h"
 
 namespace trireme {
 

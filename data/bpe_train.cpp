@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/bpe_split.h"
+#include "data/word_patterns.h"
 
 namespace trireme {
 

@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "data/unicode.h"
+#include "data/utf8.h"
 
 namespace trireme {
 
@@ -212,6 +213,20 @@ void for_each_word(WordPattern pattern, std::string_view text, const F& f) {
       return for_each_word_of<WordPattern::qwen2>(text, f);
     case WordPattern::o200k:
       return for_each_word_of<WordPattern::o200k>(text, f);
+  }
+}
+
+/// The same for GPT-2's words of bytes that need not be UTF-8. No token crosses their ends. A byte that is not part of
+/// UTF-8 is a word of its own, and the text on either side of it is cut as if it ended there.
+template <class F>
+void for_each_bpe_word(std::string_view text, const F& f) {
+  while (!text.empty()) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    for_each_word_of<WordPattern::gpt2>(text.substr(0, valid), f);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    f(text.substr(0, 1));
+    text.remove_prefix(1);
   }
 }
 

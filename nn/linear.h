@@ -18,14 +18,17 @@
 // Read next: parallel/mesh/redistribute.h (the moves), nn/mlp.h.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "nn/module.h"
-#include "nn/split.h"
 
 namespace trireme::nn {
 
 class Lora;
+
+/// How tensor parallelism cuts a Linear: which dim of the weight is split over tp. See the top of this file.
+enum class Split : std::uint8_t { none, out, in };
 
 /// Choices of a Linear.
 struct LinearOptions {

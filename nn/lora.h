@@ -15,9 +15,8 @@
 
 #include <string_view>
 
-#include "nn/build.h"
+#include "nn/linear.h"
 #include "nn/lora_options.h"
-#include "nn/split.h"
 
 namespace trireme::nn {
 

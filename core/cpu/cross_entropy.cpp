@@ -2,13 +2,44 @@
 // Bytes: stats reads the logits once, backward reads and writes them once; in one pass, they are read and written once,
 // as a row is still in the cache. FLOPs: one exp per logit each way.
 // Read next: nn/cross_entropy.h, which merges slices.
-#include "core/cpu/exponentials.h"
+#include <cmath>
+#include <limits>
+
 #include "core/cpu/kernels.h"
 #include "core/cpu/loops.h"
 #include "core/cpu/vector_math.h"
+#include "core/cpu/vector_rows.h"
 
 namespace trireme::cpu {
 namespace {
+
+/// The maximum of a row and the sum of exp(x - maximum): what the cross-entropy normalises by.
+template <class A>
+struct ExpStats {
+  A maximum = -std::numeric_limits<A>::infinity();
+  A sum_exp = 0;  ///< 0 when there are no elements, or all are -infinity
+  A sum = 0;      ///< of the elements themselves
+};
+
+constexpr std::int64_t exp_block = 1024;
+
+/// In one pass over memory: online normalisation (Milakov and Gimelshein 2018), a block at a time. A block is still in
+/// L1 when it is read again.
+template <class T>
+ExpStats<accumulate_t<T>> exp_stats(const T* x, std::int64_t n) {
+  using A = accumulate_t<T>;
+  ExpStats<A> stats;
+  for (std::int64_t i = 0; i < n; i += exp_block) {
+    const std::int64_t length = std::min(exp_block, n - i);
+    const A top = larger(maximum(x + i, length), stats.maximum);
+    stats.sum += sum(x + i, length);
+    if (top == -std::numeric_limits<A>::infinity()) continue;
+    if (top != stats.maximum) stats.sum_exp *= std::exp(stats.maximum - top);
+    stats.maximum = top;
+    stats.sum_exp += sum_of_exponentials<false>(length, x + i, top, static_cast<A*>(nullptr));
+  }
+  return stats;
+}
 
 constexpr std::int64_t cross_entropy_grain = 4096;  // elements worth a thread
 

@@ -1,6 +1,6 @@
 // Elementwise kernels: unary functions and their derivatives (core/formulas.h), broadcasting arithmetic, where, axpby.
 // Bytes: every operand read once, the result written once. FLOPs: one, or one exp, tanh or erf, per element; for many
-// 16-bit elements a look-up in a table in their place (unary_tables.h). Large results of arithmetic are written past
+// 16-bit elements a look-up in a table in their place (unary_rows.h). Large results of arithmetic are written past
 // the caches (streaming.h).
 #include <cmath>
 #include <numbers>
@@ -13,7 +13,7 @@
 #include "core/cpu/normal_distribution.h"
 #include "core/cpu/streaming.h"
 #include "core/cpu/strided.h"
-#include "core/cpu/unary_tables.h"
+#include "core/cpu/unary_rows.h"
 #include "core/cpu/vector_rows.h"
 #include "core/formulas.h"
 

@@ -17,7 +17,7 @@ INTERNAL = re.compile(r"""
     core/(cpu/|exact_sum|formulas|gemm_steps|half|heartbeat|host_copy|io_|machine_|device_work|profiled|packed|nearest
          |conv_geometry|update_scale|nested_values|writing_kernels|kernels)
   | autograd/(row_norm|reduced_dims|deferred|linear_gradients|support|conv_by|saved_versions)
-  | cuda/ | optim/(whole_matrices|newton_schulz|check_values) | parallel/zero/(bucket|formula|shard_hashes)
+  | cuda/ | optim/(whole_matrices|check_values) | parallel/zero/(bucket|shard_hashes)
   | parallel/comm/(?!process_group|mpi/transport)
   | train/events/ | check/
   | train/program/(output|version|units|text_width)""", re.X)

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "core/io.h"
-#include "data/bpe_split.h"
 #include "data/bpe_train.h"
+#include "data/word_patterns.h"
 #include "helpers.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

@@ -1,5 +1,5 @@
 // Windows with a stride, and lines of JSON.
-#include "data/stride_windows.h"
+#include "data/eval_windows.h"
 
 #include <doctest/doctest.h>
 

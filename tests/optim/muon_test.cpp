@@ -6,7 +6,6 @@
 #include <atomic>
 
 #include "nn/build.h"
-#include "optim/newton_schulz.h"
 #include "optim/whole_matrices.h"
 #include "parallel/zero/zero.h"
 #include "tests/support/elements.h"
@@ -46,7 +45,7 @@ Matrix transposed(const Matrix& a) {
   return y;
 }
 
-/// The formula of optim/newton_schulz.h, without its choice of the smaller side.
+/// The formula of optim::orthogonalised(), without its choice of the smaller side.
 Matrix newton_schulz(Matrix x) {
   double norm = 0;
   for (const double v : x.x) norm += v * v;

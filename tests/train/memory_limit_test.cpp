@@ -6,7 +6,7 @@
 
 #include <mutex>
 
-#include "core/machine_memory.h"
+#include "core/control_groups.h"
 #include "models/gpt.h"
 #include "tests/support/batches.h"
 #include "tests/support/errors.h"

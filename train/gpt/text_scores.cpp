@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "data/stride_windows.h"
+#include "data/eval_windows.h"
 #include "nn/sequence_order.h"
 #include "parallel/mesh/redistribute.h"
 #include "parallel/pipeline/executor.h"

@@ -1,5 +1,5 @@
 // How well a model predicts texts: the loss of a long text, and the log-probabilities of continuations, on any mesh.
-// Read next: train/gpt/multiple_choice.h, data/stride_windows.h.
+// Read next: train/gpt/multiple_choice.h, data/eval_windows.h.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ std::int64_t row_length(const LanguageModel& model, std::int64_t context, std::i
 /// validation_loss() of rows of `length` inputs, a row_length(). `batch`: rows in a forward on one dp rank, at most.
 double loss_of_rows(LanguageModel& model, const ValidationSource& rows, std::int64_t length, std::int64_t batch);
 
-/// The same on every mesh up to rounding. `stride`: data/stride_windows.h. `batch`: windows in a forward on one dp
+/// The same on every mesh up to rounding. `stride`: of StrideWindows. `batch`: windows in a forward on one dp
 /// rank, at most. Collective over the mesh.
 TextScore score_text(LanguageModel& model, std::int64_t context, const TokenRange& tokens, const Tokenizer& tokenizer,
                      std::int64_t stride, std::int64_t batch);

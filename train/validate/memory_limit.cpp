@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/machine_memory.h"
+#include "core/control_groups.h"
 #include "cuda/runtime/open.h"
 #include "parallel/comm/launch_environment.h"
 #include "train/program/units.h"

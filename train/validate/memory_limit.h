@@ -1,5 +1,5 @@
 // Refuses a run that cannot fit into memory before anything is allocated, and says what would fit.
-// Read next: train/step/rank_memory.h, which predicts; core/machine_memory.h.
+// Read next: train/step/rank_memory.h, which predicts; core/control_groups.h.
 #pragma once
 
 #include <functional>
