@@ -19,7 +19,7 @@
 #include "optim/parameter_factors.h"
 #include "parallel/data_parallel/data_parallel.h"
 #include "parallel/parameters/later_parameters.h"
-#include "parallel/parameters/state_tensor.h"
+#include "parallel/parameters/shard.h"
 
 namespace trireme::optim {
 

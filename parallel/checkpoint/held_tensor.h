@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "parallel/parameters/buffer.h"
-#include "parallel/parameters/state_tensor.h"
+#include "parallel/parameters/shard.h"
 
 namespace trireme::checkpoint {
 

@@ -7,7 +7,6 @@
 #include "core/hash.h"
 #include "data/json.h"
 #include "data/utf8.h"
-#include "parallel/checkpoint/manifest_text.h"
 
 namespace trireme::checkpoint {
 namespace {

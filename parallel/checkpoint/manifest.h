@@ -12,6 +12,8 @@
 // parallel/checkpoint/saver.h (writing).
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -60,6 +62,19 @@ struct Manifest {
 
   std::uint64_t bytes() const;  ///< of all files
 };
+
+/// How a manifest's text begins, for its writer and its reader: {"checksum":"0123456789abcdef", then the rest of the
+/// text, which has this checksum.
+namespace manifest_text {
+
+inline constexpr std::string_view format_name = "trireme checkpoint 1";
+inline constexpr std::string_view before_checksum = "{\"checksum\":\"", after_checksum = "\",\n";
+inline constexpr std::size_t digits = 16;                                                     // of a checksum
+inline constexpr std::size_t body = before_checksum.size() + digits + after_checksum.size();  // where the rest begins
+
+inline std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }  ///< 16 digits
+
+}  // namespace manifest_text
 
 /// Adds the files and pieces of `part`, which another rank wrote.
 void merge(Manifest& whole, const Manifest& part);

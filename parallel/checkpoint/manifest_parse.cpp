@@ -10,7 +10,6 @@
 #include "data/json.h"
 #include "data/utf8.h"
 #include "parallel/checkpoint/manifest.h"
-#include "parallel/checkpoint/manifest_text.h"
 
 namespace trireme::checkpoint {
 namespace {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "parallel/comm/process_group.h"
 
 namespace trireme {
 
@@ -55,6 +56,15 @@ std::optional<int> launched_local_ranks(const Environment& environment) {
 
 std::optional<int> launched_local_rank(const Environment& environment) {
   return number_in(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}, 0);
+}
+
+// From the environment alone: asking MPI whether a launcher started this process would initialise it, which a program
+// whose ranks are threads must not do.
+bool under_mpi_launcher() { return launched_ranks(process_environment) > 0; }
+
+int mpi_launcher_size() {
+  const int ranks = launched_ranks(process_environment);
+  return ranks > 0 ? ranks : 1;
 }
 
 }  // namespace trireme

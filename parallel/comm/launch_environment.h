@@ -1,6 +1,6 @@
 // Reads the environment variables that a launcher sets, strictly: text that is not a number is an error, not 0. These
 // are pure functions of the environment, so that tests can pass any environment. Read next:
-// parallel/comm/mpi/launcher.cpp.
+// train/program/launcher.h.
 #pragma once
 
 #include <functional>

@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "parallel/parameters/buffer.h"
-#include "parallel/parameters/state_tensor.h"
+#include "parallel/parameters/shard.h"
 
 namespace trireme {
 

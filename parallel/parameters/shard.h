@@ -1,11 +1,13 @@
 // Shard: the part of a parameter that one rank updates. Without ZeRO that is all of it; with ZeRO the ranks that hold
-// copies of a parameter share the work, each updating one piece.
+// copies of a parameter share the work, each updating one piece. StateTensor: a tensor that belongs to a piece.
 //
 // The parameter is cut evenly along one dim, so a piece is a rectangle of it. The first ranks may have one row more; a
-// rank may have none. A gathered tensor is the pieces side by side. Read next: optim/optimizer.h, parallel/zero/zero.h.
+// rank may have none. A gathered tensor is the pieces side by side. Read next: optim/optimizer.h, parallel/zero/zero.h,
+// parallel/checkpoint/held_tensor.h.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/parameters/parameter.h"
@@ -54,5 +56,20 @@ using ShardList = std::vector<ShardPtr>;  ///< in the order of the parameters
 
 /// Each parameter as one shard.
 ShardList whole_shards(const ParameterList& parameters);
+
+/// A tensor that belongs to a parameter, and which piece of the parameter it is: a weight, a moment or a master of an
+/// optimizer, a gradient. Checkpoints, hashes and comparisons of ranks take lists of them.
+struct StateTensor {
+  std::string name;                    ///< "m", "v", "momentum", "master", "ema" or "gradient"; "" for a weight
+  const Parameter* parameter;          ///< gives the global name and shape
+  Tensor value;                        ///< of the shard's shape; f32, or a moment in bf16; a weight: its own dtype
+  std::shared_ptr<const Shard> shard;  ///< which piece this is; null: the whole of the parameter's local tensor
+
+  Rectangle rectangle() const { return shard ? shard->rectangle() : parameter->rectangle; }
+  std::string full_name() const;  ///< as in a checkpoint: "optimizer.m.NAME", or for a weight NAME
+};
+
+/// The weights, without an optimizer. Each parameter must be whole on this rank.
+std::vector<StateTensor> whole_weights(const ParameterList& parameters);
 
 }  // namespace trireme

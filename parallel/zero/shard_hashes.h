@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/parameters/state_tensor.h"
+#include "parallel/parameters/shard.h"
 
 namespace trireme {
 

@@ -16,7 +16,6 @@
 #include "ops/view/findings.h"
 #include "ops/view/steps.h"
 #include "parallel/checkpoint/manifest.h"
-#include "parallel/checkpoint/manifest_text.h"
 #include "tests/fuzz/targets.h"
 #include "train/program/text_width.h"
 

@@ -22,7 +22,6 @@
 #include "data/tiktoken.h"
 #include "data/tokenizer.h"
 #include "parallel/checkpoint/manifest.h"
-#include "parallel/checkpoint/manifest_text.h"
 #include "tests/fuzz/seeds.h"
 
 namespace {

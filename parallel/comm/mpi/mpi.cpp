@@ -2,14 +2,40 @@
 // Read next: parallel/comm/mpi/group.cpp.
 #include <fmt/core.h>
 
+#include <map>
 #include <numeric>
 
 #include "parallel/comm/mpi/group.h"
-#include "parallel/comm/mpi/progress.h"
+#include "parallel/comm/mpi/runtime.h"
 #include "parallel/comm/mpi/transport.h"
+#include "parallel/comm/progress_board.h"
 
 namespace trireme::comm::mpi {
 namespace {
+
+/// The progress board of a launcher's processes, over the board that MPI groups use.
+class MpiProgress final : public ProgressBoard {
+ public:
+  explicit MpiProgress(std::uint64_t instance)
+      : board_(Runtime::get().board()), instance_(instance), line_(board_.open(instance)) {}
+  ~MpiProgress() override { board_.close(line_); }
+  MpiProgress(const MpiProgress&) = delete;
+  MpiProgress& operator=(const MpiProgress&) = delete;
+
+  void begin(const Entry& entry) override { board_.write(line_, {entry.sequence, entry.signature}); }
+  std::optional<Entry> read(int world_rank) override {
+    const auto shown = board_.read(world_rank, instance_, lines_[world_rank]);
+    if (!shown) return std::nullopt;
+    return Entry{shown->sequence, shown->signature};
+  }
+  bool visible(int world_rank) const override { return board_.visible(world_rank); }
+
+ private:
+  NodeBoard& board_;
+  std::uint64_t instance_;
+  int line_;
+  std::map<int, int> lines_;  // by world rank: where to look first
+};
 
 class Transport final : public MpiTransport {
  public:
@@ -35,7 +61,7 @@ class Transport final : public MpiTransport {
   }
 
   std::unique_ptr<ProgressBoard> progress_board(std::uint64_t instance) const override {
-    return make_progress_board(instance);
+    return std::make_unique<MpiProgress>(instance);
   }
 
   void abort(int exit_code) const override {

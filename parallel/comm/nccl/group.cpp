@@ -1,6 +1,6 @@
 // The group of nccl/group.h: it forms and connects a communicator, queues one collective at a time in the order of the
 // calls, watches them, and ends. Read next: parallel/comm/nccl/collectives.cpp (what is queued for each collective),
-// parallel/comm/nccl/diagnosis.cpp (which ranks a late one waits for).
+// parallel/comm/progress_board.h (by which it says which ranks a late one waits for).
 #include "parallel/comm/nccl/group.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 #include "parallel/comm/common/diagnosis.h"
 #include "parallel/comm/nccl/collectives.h"
-#include "parallel/comm/nccl/diagnosis.h"
 #include "parallel/comm/nccl/messages.h"
 #include "parallel/comm/nccl/operation.h"
 #include "parallel/comm/nccl/world.h"
+#include "parallel/comm/progress_board.h"
 
 namespace trireme::comm {
 namespace {
@@ -26,6 +26,35 @@ constexpr int most_blocks = 16;
 constexpr auto desync_patience = std::chrono::milliseconds(100);  // before checking the others' progress
 
 bool on_device(const Tensor& x) { return x.defined() && x.device() != Device::cpu; }
+
+// What other ranks of a group have begun, when an operation waits for them: for messages. NCCL itself does not say.
+// `board`: null if the group has none.
+
+/// Throws ExitCode::desync if another rank has given `operation`'s number to a different operation.
+void require_same_operation(const NcclOperation& operation, const ProcessGroup& group, ProgressBoard* board) {
+  for (int r = 0; board != nullptr && r < group.size(); ++r) {
+    const auto other = board->read(group.world_rank(r));
+    if (!other || other->sequence != operation.sequence || other->signature == operation.signature) continue;
+    fail(ExitCode::desync, comm::name(operation.signature.kind), "{}",
+         out_of_step(group, operation.sequence, group.rank(), operation.signature, r, other->signature));
+  }
+}
+
+/// "not arrived: rank 1 (world rank 5); on other nodes, not seen from here: rank 2 (world rank 9)".
+std::string who_is_missing(const NcclOperation& operation, const ProcessGroup& group, ProgressBoard* board) {
+  std::vector<int> late, unseen;
+  for (int r = 0; r < group.size(); ++r) {
+    if (board == nullptr || !board->visible(group.world_rank(r))) {
+      unseen.push_back(r);
+    } else if (const auto other = board->read(group.world_rank(r)); other && other->sequence < operation.sequence) {
+      late.push_back(r);
+    }
+  }
+  std::string text =
+      late.empty() ? "every rank seen from here has called it" : "not arrived: " + list_ranks(group, late);
+  if (!unseen.empty()) text += "; on other nodes, not seen from here: " + list_ranks(group, unseen);
+  return text;
+}
 
 class NcclGroup final : public CollectiveGroup, public Watched, public std::enable_shared_from_this<NcclGroup> {
  public:

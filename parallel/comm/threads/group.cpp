@@ -13,7 +13,7 @@
 #include "parallel/comm/common/operation_queue.h"
 #include "parallel/comm/common/records.h"
 #include "parallel/comm/rank_order.h"
-#include "parallel/comm/threads/slot.h"
+#include "parallel/comm/threads/world.h"
 
 namespace trireme::comm {
 namespace {

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "core/parallel_for.h"
-#include "parallel/comm/threads/slot.h"
 #include "parallel/comm/watch/watchdog.h"
 
 namespace trireme {

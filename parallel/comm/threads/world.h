@@ -2,13 +2,16 @@
 // Read next: parallel/comm/threads/group.cpp.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <utility>
 
+#include "parallel/comm/collective.h"
 #include "parallel/comm/common/barrier.h"
 #include "parallel/comm/common/mailbox.h"
 #include "parallel/comm/process_group.h"
@@ -64,13 +67,26 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
   std::vector<int> ended_;  // world ranks
 };
 
+/// Contributions up to this size are copied into a slot, so that the ranks need to meet only once.
+inline constexpr std::size_t small_bytes = 16 * 1024;
+
 /// The shared half of one group.
 struct GroupState {
+  /// What a rank shows the others about the operation it is in. Each slot is double-buffered by the parity of the
+  /// sequence number: a rank can be one operation ahead of the slowest rank, never two. So the data of operation k is
+  /// not overwritten while another rank may still read it.
+  struct alignas(64) Slot {
+    struct Shown {
+      Signature signature;
+      std::byte* x = nullptr;  ///< this rank's contribution
+      std::unique_ptr<std::byte[]> copy;
+    };
+    std::array<Shown, 2> shown;
+  };
+
   GroupState(std::shared_ptr<ThreadWorld> shared_world, std::vector<int> world_ranks);
   void wake();
   void leave(int world_rank);
-
-  struct Slot;  // what a rank shows the others; threads/group.cpp
 
   std::shared_ptr<ThreadWorld> world;
   const std::vector<int> members;

@@ -1,6 +1,14 @@
 #include "parallel/comm/watch/page.h"
 
-namespace trireme::watch {
+namespace trireme {
+
+std::string_view name(Phase phase) {
+  constexpr std::array<std::string_view, phases> names = {
+      "data", "forward", "backward", "waiting for communication", "optimizer", "evaluation", "sampling", "saving"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+namespace watch {
 
 std::string to_string(const Record& r) {
   const std::string group(r.group.view());
@@ -65,4 +73,5 @@ std::string RankPages::place(int rank) const {
   return fmt::format("rank {}", rank);
 }
 
-}  // namespace trireme::watch
+}  // namespace watch
+}  // namespace trireme

@@ -5,15 +5,29 @@
 // Read next: parallel/comm/watch/beacon.h.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/heartbeat.h"
 #include "parallel/comm/collective.h"
-#include "parallel/comm/watch/phase.h"
 #include "parallel/comm/watch/seqlocked.h"
 
-namespace trireme::watch {
+namespace trireme {
+
+/// What a rank does within a step, and between steps. These names appear in the table of times (train/program/timer.h)
+/// and in messages about late ranks.
+enum class Phase : std::uint8_t { data, forward, backward, communication, optimizer, evaluation, sampling, saving };
+inline constexpr int phases = 8;
+std::string_view name(Phase phase);
+/// True if a phase is part of training steps; the other phases come between steps.
+inline bool in_step(Phase phase) { return phase < Phase::evaluation; }
+
+using PhaseSeconds = std::array<double, phases>;
+
+namespace watch {
 
 /// One operation in the flight recorder.
 struct Record {
@@ -97,4 +111,5 @@ class RankPages {
   std::vector<RankPage*> pages_;
 };
 
-}  // namespace trireme::watch
+}  // namespace watch
+}  // namespace trireme
