@@ -14,7 +14,7 @@
 #include <string>
 
 #include "bench/timing.h"
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "ops/plan/this_machine.h"
 #include "train/gpt/parity_options.h"
 #include "train/program/program.h"

@@ -57,7 +57,7 @@ list(TRANSFORM patterns PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB_RECURSE headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${patterns})
 list(FILTER headers EXCLUDE REGEX "^(core/cpu/|data/prepare/|parallel/comm/(mpi|nccl)/)")
 list(APPEND headers core/cpu/processor.h cuda/choices.h cuda/runtime/open.h cuda/selection.h
-     check/parity/models.h check/parity/parity.h ops/run/train_program.h parallel/comm/mpi/transport.h)
+     check/parity/parity.h ops/run/train_program.h parallel/comm/mpi/transport.h)
 list(JOIN headers "\n" header_lines)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/headers.txt CONTENT "${header_lines}\n")
 list(TRANSFORM headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE header_files)

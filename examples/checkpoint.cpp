@@ -12,7 +12,7 @@
 
 #include "data/utf8.h"
 #include "parallel/checkpoint/compare.h"
-#include "train/gpt/saved_gpt.h"
+#include "train/gpt/gpt_source.h"
 #include "train/program/output.h"
 #include "train/program/program.h"
 #include "train/program/progress.h"

@@ -17,7 +17,7 @@
 #include <mutex>
 #include <optional>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "check/parity/rounding.h"
 #include "examples/tasks/list.h"
 #include "train/gpt/parity_options.h"

@@ -17,7 +17,7 @@
 #include <map>
 #include <mutex>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "check/parity/parity_matrix.h"
 #include "check/parity/rounding.h"
 #include "core/parallel_for.h"

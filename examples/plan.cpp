@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "core/cores.h"
 #include "core/io.h"
 #include "examples/tasks/list.h"

@@ -6,7 +6,7 @@
 // gradient by its own magnitude and so hides a wrong scale. Therefore gradients are compared first, then weights under
 // SGD, then weights under the optimizer of the options. AdamW, the default, gets an eps near the gradients' magnitude:
 // check/parity/parity.cpp explains why.
-// Read next: check/parity/rounding.h (how large a difference may be), check/parity/models.h, examples/parity.cpp,
+// Read next: check/parity/rounding.h (how large a difference may be), examples/parity.cpp,
 // check/parity/parity_matrix.h.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "models/gpt_config.h"
 #include "models/model.h"
 #include "parallel/comm/process_group.h"
 #include "train/loop/task.h"
@@ -27,6 +28,15 @@ struct ParityModel {
   std::function<std::unique_ptr<Model>(const TrainOptions& options, std::shared_ptr<const DeviceMesh> mesh)> make;
   std::function<GlobalBatch(const TrainOptions& options)> data;
 };
+
+/// The model of `task` and its data, which must have been prepared for a comparison. `task` must outlive the result.
+ParityModel parity_model(const Task& task);
+
+/// A GPT and synthetic text (train/gpt/comparison_batch.h).
+ParityModel gpt_parity(const GptConfig& config);
+
+/// For dry runs of a model whose comparison has these options: a sample of its data.
+DryProgram dry_program(const ParityModel& model, const TrainOptions& options);
 
 /// The results of one rank, in the dtype of the options. Comparisons of one model and batch on many meshes can share
 /// them.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <string>
 
-#include "ops/plan/kernel_kind.h"
 #include "train/options/links_fields.h"
 
 namespace trireme::plan {

@@ -13,7 +13,7 @@
 //
 // The links are those of --links (train/options/links_file.h), as one rank sees them. "efficiency": the share of the
 // peak that arithmetic of products and attention reach, and of the bandwidth that norms, activations and losses, and
-// copies and updates reach (ops/plan/kernel_kind.h). "kernel_us": what any kernel takes at least. "reserved_gb": memory
+// copies and updates reach (KernelKind). "kernel_us": what any kernel takes at least. "reserved_gb": memory
 // that the driver and libraries take. "variation": {"calls": 0.02, "devices": 0.01}, standard deviations of a kernel's
 // time, as shares of it: from call to call, and from device to device; 0 if left out. "operation" and each of its fields
 // may be left out (ops/plan/operation.h).
@@ -24,6 +24,8 @@
 // Read next: ops/plan/cluster.cpp; examples/machines has files.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -33,6 +35,28 @@
 #include "parallel/comm/algorithms/network.h"
 
 namespace trireme::plan {
+
+/// Kinds of kernels: a machine has one efficiency for each, and a step's time is reported by them.
+enum class KernelKind {
+  product,      ///< matrix products, also grouped ones
+  attention,    ///< forward and backward
+  elementwise,  ///< norms, activations, losses, embeddings: a little arithmetic for each element that is read
+  copy,         ///< moves or adds up what is there: buckets, gradients, casts
+  optimizer,    ///< updates of weights
+};
+inline constexpr std::array<std::string_view, 5> kernel_kind_names = {"products", "attention", "elementwise", "copies",
+                                                                      "optimizer"};
+
+/// `kernel`: a name in KernelTable (core/kernels.h).
+inline KernelKind kernel_kind(std::string_view kernel) {
+  constexpr std::array<std::string_view, 6> copies = {"fill",        "copy",       "axpby",
+                                                      "sum_squares", "squares_to", "multiply_by"};
+  if (kernel.find("gemm") != std::string_view::npos) return KernelKind::product;
+  if (kernel.starts_with("attention")) return KernelKind::attention;
+  if (kernel == "adamw" || kernel == "sgd") return KernelKind::optimizer;
+  return std::ranges::find(copies, kernel) != copies.end() ? KernelKind::copy : KernelKind::elementwise;
+}
+inline std::string_view name(KernelKind kind) { return kernel_kind_names[static_cast<std::size_t>(kind)]; }
 
 struct Cluster {
   struct DeviceFigures {

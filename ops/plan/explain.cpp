@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/plan/kernel_kind.h"
+#include "ops/plan/cluster.h"
 #include "parallel/pipeline/schedules.h"
 #include "train/program/units.h"
 

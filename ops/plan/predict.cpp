@@ -8,7 +8,7 @@
 
 #include "ops/plan/alike.h"
 #include "ops/plan/at_once.h"
-#include "ops/plan/kernel_kind.h"
+#include "ops/plan/cluster.h"
 #include "parallel/pipeline/schedules.h"
 
 namespace trireme::plan {

@@ -154,7 +154,7 @@ std::string objection(const Layer& from, const Layer& to) {
   if (!from.only.empty() && !contains(from.only, to.path))
     return fmt::format("{} may include only itself and {}", from.path, joined(from.only, ", "));
   if (above_training(to) && !above_training(from))
-    return fmt::format("training knows nothing of {}, which attaches to it: train/loop/attachments.h", to.path);
+    return fmt::format("training knows nothing of {}, which attaches to it: train/loop/training.h", to.path);
   if (to.height < from.height) return {};
   return fmt::format("{} is not below {} in the layering", to.path, from.path);
 }

@@ -4,7 +4,7 @@
 #include "tests/models/recipe.h"
 #include "tests/support/files.h"
 #include "train/gpt/generate.h"
-#include "train/gpt/saved_gpt.h"
+#include "train/gpt/gpt_source.h"
 #include "train/step/evaluate.h"
 
 using namespace trireme;

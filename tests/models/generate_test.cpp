@@ -7,7 +7,7 @@
 #include "parallel/comm/texts.h"
 #include "tests/models/recipe.h"
 #include "tests/support/sanitized.h"
-#include "train/gpt/model_copies.h"
+#include "train/gpt/inference.h"
 
 using namespace trireme;
 using namespace trireme::testing;

@@ -7,7 +7,7 @@
 #include "tests/support/files.h"
 #include "tests/support/sanitized.h"
 #include "train/gpt/generate.h"
-#include "train/gpt/saved_gpt.h"
+#include "train/gpt/gpt_source.h"
 #include "train/step/evaluate.h"
 
 using namespace trireme;

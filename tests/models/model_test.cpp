@@ -12,7 +12,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/mesh.h"
-#include "train/gpt/saved_gpt.h"
+#include "train/gpt/gpt_source.h"
 #include "train/runs/saved_run.h"
 #include "train/step/setup.h"
 #include "train/step/trainer.h"

@@ -1,7 +1,7 @@
 // Saving and resuming: nothing is lost on the same mesh, any mesh reads what any other wrote, and a file that does not
 // fit the run is refused with the flag to change.
 #include "train/runs/saved_run.h"
-#include "train/gpt/saved_gpt.h"
+#include "train/gpt/gpt_source.h"
 
 #include <chrono>
 #include <future>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "examples/tasks/list.h"
 #include "parallel/comm/process_group.h"
 #include "tests/support/largest.h"

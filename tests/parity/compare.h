@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "check/parity/rounding.h"
 #include "tests/parity/training.h"
 

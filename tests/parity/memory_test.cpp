@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "check/parity/parity_matrix.h"
 #include "train/gpt/parity_options.h"
 #include "train/launch/ranks.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "parallel/pipeline/schedules.h"
 #include "tests/parity/training.h"
 #include "tests/support/largest.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "models/gpt.h"
 #include "ops/plan/predict.h"
 #include "train/gpt/parity_options.h"

@@ -10,7 +10,7 @@
 //   GptSource source(world, "Qwen3-0.6B");
 //   Gpt model(build, source.gpt().config);
 //   source.load(model);
-// Read next: train/gpt/saved_gpt.h.
+// Read next: train/runs/run_texts.h, models/gpt_text.h.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,29 @@
 #include <vector>
 
 #include "data/chat/chat_template.h"
+#include "data/tokenizer.h"
 #include "models/gguf/model_file.h"
+#include "models/gpt_config.h"
 #include "models/hugging_face/adapter.h"
 #include "models/hugging_face/folder.h"
 #include "models/model.h"
-#include "train/gpt/saved_gpt.h"
+#include "train/gpt/usage_texts.h"
+#include "train/runs/run_texts.h"
 
 namespace trireme {
+
+/// A GPT of a checkpoint without its run, for generation.
+struct SavedGpt {
+  GptConfig config;  ///< without dropout
+  DType dtype = DType::f32;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Progress progress;
+  UsageTexts usage;
+};
+
+/// Throws ExitCode::usage if the checkpoint's model is not a GPT, and ExitCode::data if an entry is malformed or
+/// describes a model that does not match the stored tensors.
+SavedGpt read_saved_gpt(const checkpoint::Checkpoint& saved);
 
 class GptSource {
  public:

@@ -5,7 +5,7 @@
 //   round 1    copy 0: batch 2    copy 1: batch 3
 //
 // A batch has the same texts on every mesh, since what else is in a batch may change the last bits of a logit. So the
-// output of dp=N is, bit by bit, that of one copy. Read next: train/gpt/generation_output.h, train/gpt/model_copies.h.
+// output of dp=N is, bit by bit, that of one copy. Read next: train/gpt/generation_output.h, train/gpt/inference.h.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "train/gpt/generation_output.h"
-#include "train/gpt/model_copies.h"
+#include "train/gpt/inference.h"
 
 namespace trireme {
 

@@ -85,7 +85,7 @@ std::string dropped_state(const checkpoint::Checkpoint& saved, const optim::Opti
 Progress read_progress(const checkpoint::Checkpoint& saved);
 
 /// Throws ExitCode::data unless every entry that resuming needs is present and well formed. The content of a model's
-/// own entry is checked by its architecture (train/gpt/saved_gpt.h).
+/// own entry is checked by its architecture (train/gpt/gpt_source.h).
 void require_whole_run(const checkpoint::Checkpoint& saved);
 
 }  // namespace trireme

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "check/parity/models.h"
+#include "check/parity/parity.h"
 #include "ops/plan/cluster.h"
 #include "ops/plan/predict.h"
 #include "ops/plan/report.h"
