@@ -3,7 +3,7 @@
 file(GLOB trireme_cuda_kernels RELATIVE ${CMAKE_CURRENT_LIST_DIR} CONFIGURE_DEPENDS
   ${CMAKE_CURRENT_LIST_DIR}/kernels/*.cu)
 set(trireme_cuda_emulator
-  emu/async.cpp emu/block.cpp emu/cluster.cpp emu/fiber.cpp emu/launch.cpp emu/launch_bounds.cpp emu/race.cpp emu/race_registers.cpp
+  emu/async.cpp emu/block.cpp emu/cluster.cpp emu/fiber.cpp emu/launch.cpp emu/race.cpp emu/race_registers.cpp
   emu/race_report.cpp emu/registers.cpp emu/shadow.cpp emu/shared.cpp emu/tensor_map.cpp emu/tma.cpp emu/traffic.cpp
   emu/warp_matrix.cpp emu/watched.cpp emu/wgmma.cpp emu/wgmma_registers.cpp)
 # The kernel table of Device::cuda, which calls the kernels.

@@ -1,6 +1,6 @@
 // What a device allows, and the rule that launch() follows for shared memory. Both implementations of the device header
 // use it: cuda/device/nvcc_launch.h asks the device once, and the emulator has profiles of devices.
-// Read next: cuda/emu/limits.h.
+// Read next: cuda/emu/launch.h.
 #pragma once
 
 #include <cstddef>

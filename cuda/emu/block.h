@@ -19,8 +19,7 @@
 
 #include "cuda/device/types.h"
 #include "cuda/emu/fiber.h"
-#include "cuda/emu/launch_bounds.h"
-#include "cuda/emu/limits.h"
+#include "cuda/emu/launch.h"
 #include "cuda/emu/schedule.h"
 
 namespace trireme::cuda::emu {
@@ -94,18 +93,6 @@ struct SharedRange {
   SharedArray array;
   std::size_t begin, bytes;
   std::size_t end() const { return begin + bytes; }
-};
-
-struct BlockShape {
-  const char* kernel = "kernel";
-  Dim3 grid, block;
-  std::size_t dynamic_shared = 0;
-  LaunchBounds bounds{};
-  DeviceLimits limits = h100;
-  bool shared_opt_in = false;  ///< the kernel may use more than kSharedByDefault
-  int cluster = 1;             ///< blocks of a cluster: neighbours in x
-
-  std::size_t most_shared() const { return shared_opt_in ? limits.shared_per_block : kSharedByDefault; }
 };
 
 class Cluster;      // cuda/emu/cluster.h

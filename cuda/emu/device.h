@@ -13,7 +13,6 @@
 #include "cuda/emu/async.h"
 #include "cuda/emu/cluster.h"
 #include "cuda/emu/launch.h"
-#include "cuda/emu/launch_bounds.h"
 #include "cuda/emu/matrix.h"
 
 #if defined(__SANITIZE_THREAD__)

@@ -1,7 +1,7 @@
 // Planted mistakes that a GPU or its driver refuses before a kernel runs, or that leave a block waiting for registers:
 // more threads than __launch_bounds__ allow, setmaxnreg beyond the registers of the block, tensor maps that
 // cuTensorMapEncodeTiled refuses.
-// Read next: cuda/emu/launch_bounds.h, cuda/emu/registers.cpp, cuda/emu/tensor_map.cpp.
+// Read next: cuda/emu/launch.h, cuda/emu/registers.cpp, cuda/emu/tensor_map.cpp.
 #include <doctest/doctest.h>
 
 #include "cuda/device/tensor_map.h"
