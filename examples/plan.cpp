@@ -199,6 +199,7 @@ plan::Answer answer(Task& task, const Flags& flags, const PlanOptions& asked, co
                     const std::vector<MeshShape>& meshes, bool small = false) {
   plan::Question question;
   question.cluster = plan::read_cluster(asked.machine);
+  plan::require_room(question.cluster, (meshes.empty() ? given.mesh.shape : meshes.front()).ranks());
   question.dtype = given.precision.dtype;
   question.targets = task.targets();
   question.target_name = task.unit_names().targets;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <string>
 
 #include "train/options/links_fields.h"
@@ -69,22 +71,69 @@ Operation operation(const JsonFields& f, const json& object) {
   return o;
 }
 
+/// Calls f(distance) for each dim of a torus: between two nodes, the shorter way round.
+template <class F>
+void for_each_distance(int from, int to, const std::vector<int>& torus, const F& f) {
+  for (const int extent : torus) {
+    const int apart = std::abs(from % extent - to % extent);
+    f(std::min(apart, extent - apart));
+    from /= extent;
+    to /= extent;
+  }
+}
+
+/// The cables from a node to another; 1 where there is a switch.
+double hops(int from, int to, const comm::Links& links) {
+  int cables = 0;
+  for_each_distance(from, to, links.torus, [&](int distance) { cables += distance; });
+  return links.torus.empty() ? 1 : cables;
+}
+
 /// Some ranks as the links see them.
 struct Spread {
   double ranks = 1, nodes = 1;
   double here = 1;  ///< the most on one node
+  double hops = 1;  ///< from a node to the next of the ring, in the mean
 };
 
 /// `members`: those of a node are neighbours.
 Spread spread(const std::vector<int>& members, const comm::Links& links) {
-  Spread s{.ranks = static_cast<double>(members.size()), .nodes = 0};
-  int node = -1;
+  Spread s{.ranks = static_cast<double>(members.size()), .nodes = 0, .hops = 0};
+  int node = links.node_of(members.back());
   double here = 0;
   for (const int member : members) {
-    if (const int its = links.node_of(member); its != node) node = its, here = 0, ++s.nodes;
+    const int its = links.node_of(member);
+    if (its != node || s.nodes == 0) {
+      s.hops += hops(node, its, links);
+      node = its, here = 0, ++s.nodes;
+    }
     s.here = std::max(s.here, ++here);
   }
+  s.hops /= s.nodes;
   return s;
+}
+
+/// Seconds that the cables of a torus need if each rank sends `bytes` to the members on other nodes together: as far as
+/// these are apart, on the cables of all dims along which there are any.
+double all_to_all_in_torus(const std::vector<int>& members, double bytes, const comm::Links& links) {
+  std::vector<int> spans(links.torus.size());
+  double cables = 0, others = 0;
+  const int first = links.node_of(members.front());
+  for (const int member : members) {
+    const int node = links.node_of(member);
+    if (node == first) continue;
+    ++others;
+    std::size_t dim = 0;
+    for_each_distance(first, node, links.torus, [&](int distance) {
+      cables += distance;
+      spans[dim] = std::max(spans[dim], distance);
+      ++dim;
+    });
+  }
+  const auto dims = std::ranges::count_if(spans, [](int distance) { return distance > 0; });
+  constexpr double directions = 2;
+  return bytes * cables / others * links.ranks_per_node * links.between.seconds_per_byte /
+         (directions * static_cast<double>(dims));
 }
 
 }  // namespace
@@ -102,9 +151,18 @@ Cluster parse_cluster(std::string_view text, const std::filesystem::path& path) 
   needed.insert(needed.end(), {"name", "device"});
   f.read(f.root(text), "the file", readers, needed);
   cluster.links = links.links();
-  if (cluster.links.topology == comm::Links::Topology::torus)
-    f.refuse("\"topology\" is \"torus\", for which the planner has no collectives; expected fat-tree or rail");
   return cluster;
+}
+
+void require_room(const Cluster& cluster, int ranks) {
+  const comm::Links& l = cluster.links;
+  if (l.torus.empty()) return;
+  const double nodes = std::accumulate(l.torus.begin(), l.torus.end(), 1.0, std::multiplies());
+  if (ranks > nodes * l.ranks_per_node)
+    fail(ExitCode::usage, "plan",
+         "{} ranks do not fit onto the machine \"{}\", whose torus has {} nodes of {}; expected {} at most; change "
+         "\"torus\" in the machine file, or the number of devices",
+         ranks, cluster.name, nodes, l.ranks_per_node, nodes * l.ranks_per_node);
 }
 
 Cluster read_cluster(const std::filesystem::path& path) { return parse_cluster(fields_of(path).text(), path); }
@@ -143,7 +201,8 @@ double ClusterModel::kernel(const ProfileEvent& call) const {
 }
 
 // Bytes b of the whole tensor. alpha: latency of a hop; beta: seconds per byte of a rank's link. Rings that leave a node
-// use the links of all of its ranks, each for a part of the tensor.
+// use the links of all of its ranks, each for a part of the tensor. In a torus the ranks of a node share its cables, and
+// all groups like this one communicate at the same time: over each cable go as many rings as a hop has cables.
 TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Trace::Group& group) const {
   using Kind = comm::CollectiveKind;
   const comm::Links& l = c_.links;
@@ -151,15 +210,16 @@ TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Tra
   if (s.ranks <= 1) return {};
   const bool one_node = s.nodes == 1;
   const double n = s.ranks, shares = n - 1;
-  const double alpha = one_node ? l.within.latency : l.between.latency;
-  const double beta =
-      one_node ? l.within.seconds_per_byte
-               : std::max(l.within.seconds_per_byte, l.between.seconds_per_byte * l.oversubscription / s.here);
+  const bool torus = l.topology == comm::Links::Topology::torus;
+  const double alpha = one_node ? l.within.latency : l.between.latency * s.hops;
+  const double sharers = torus ? l.ranks_per_node * s.hops : l.oversubscription;
+  const double beta = one_node ? l.within.seconds_per_byte
+                               : std::max(l.within.seconds_per_byte, l.between.seconds_per_byte * sharers / s.here);
   const double share = static_cast<double>(transfer.bytes);  // of one rank
   // Latency: once round the ring; or within the node and up and down a tree of nodes.
   const double round = shares * (one_node ? alpha : (s.here - 1) / s.here * l.within.latency + alpha / s.here);
   const double climb = (s.here - 1) * l.within.latency + std::ceil(std::log2(s.nodes)) * l.between.latency;
-  const double latency = one_node ? round : std::min(round, climb);
+  const double latency = one_node || torus ? round : std::min(round, climb);
   const auto time = [one_node](double waits, double busy) {
     return TransferTime{.link = waits + busy,
                         .busy = busy,
@@ -175,8 +235,9 @@ TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Tra
       return time(latency, beta * share * shares);
     case Kind::all_to_all: {
       const double away = (n - s.here) * share, near = (s.here - 1) * share;
-      return time(alpha * std::log2(n),
-                  std::max(near * l.within.seconds_per_byte, away * l.between.seconds_per_byte * l.oversubscription));
+      const double between = torus && !one_node ? all_to_all_in_torus(group.members, away, l)
+                                                : away * l.between.seconds_per_byte * l.oversubscription;
+      return time(alpha * std::log2(n), std::max(near * l.within.seconds_per_byte, between));
     }
     case Kind::broadcast:
     case Kind::reduce:
@@ -188,10 +249,14 @@ TransferTime ClusterModel::collective(const Trace::Transfer& transfer, const Tra
 }
 
 TransferTime ClusterModel::message(const Trace::Transfer& transfer, int from) const {
-  const bool near = c_.links.node_of(from) == c_.links.node_of(transfer.peer);
-  const comm::Link& link = near ? c_.links.within : c_.links.between;
-  const double busy = link.seconds_per_byte * static_cast<double>(transfer.bytes);
-  return {.link = link.latency + busy,
+  const comm::Links& l = c_.links;
+  const int here = l.node_of(from), there = l.node_of(transfer.peer);
+  const bool near = here == there;
+  const comm::Link& link = near ? l.within : l.between;
+  const double cables = near ? 1 : hops(here, there, l);
+  const double sharers = near || l.topology != comm::Links::Topology::torus ? 1 : l.ranks_per_node * cables;
+  const double busy = link.seconds_per_byte * sharers * static_cast<double>(transfer.bytes);
+  return {.link = cables * link.latency + busy,
           .busy = busy,
           .port = near ? TransferTime::Port::within : TransferTime::Port::between};
 }

@@ -19,8 +19,9 @@
 // may be left out (ops/plan/operation.h).
 //
 // A kernel takes the longer of its arithmetic and its memory traffic (a roofline: Williams et al. 2009), but a product
-// waits for half of its traffic; collectives are as fast as the best
-// of a ring over all ranks and of rings within nodes with a tree between them.
+// waits for half of its traffic; collectives are as fast as the best of a ring over all ranks and of rings
+// within nodes with a tree between them. In a torus, whose cables all ranks share that communicate at the same time, they
+// are rings.
 // Read next: ops/plan/cluster.cpp; examples/machines has files.
 #pragma once
 
@@ -80,6 +81,8 @@ struct Cluster {
 /// `text`: of the file `path`. Throws ExitCode::usage, naming the field, for a value that is missing or absurd.
 Cluster parse_cluster(std::string_view text, const std::filesystem::path& path);
 Cluster read_cluster(const std::filesystem::path& path);
+/// Throws ExitCode::usage if a torus has fewer nodes than so many ranks need.
+void require_room(const Cluster& cluster, int ranks);
 
 class ClusterModel final : public MachineModel {
  public:

@@ -138,6 +138,52 @@ TEST_CASE("messages take the link between their ranks") {
   CHECK(model.message({.peer = 2, .bytes = 1'000'000}, 0).link == doctest::Approx(1e-5 + 1e-2));
 }
 
+TEST_CASE(
+    "in a torus, cables are shared by all ranks whose messages cross them, as the network says that --links has") {
+  Cluster machine;
+  machine.name = "torus";
+  comm::Links& links = machine.links;
+  links.between = {.latency = 1e-3, .seconds_per_byte = 1e-6};
+  links.topology = comm::Links::Topology::torus;
+  links.torus = {8, 4};
+  constexpr int nodes = 32;
+  constexpr std::int64_t bytes = 1'000'000;
+  const auto model = [&] { return ClusterModel(machine); };
+  const auto all_send = [&](int stride) {  // one step of the rings of all groups, and of a pipeline's messages
+    comm::Network network(links);
+    double last = 0;
+    for (int from = 0; from < nodes; ++from) {
+      const int to = stride < 8 ? from / 8 * 8 + (from + stride) % 8 : (from + stride) % nodes;
+      last = std::max(last, network.deliver(from, to, bytes, 0).arrives);
+    }
+    return last;
+  };
+  const auto ring = [&](std::vector<int> members) {
+    const double steps = static_cast<double>(members.size()) - 1;
+    return model()
+               .collective({.collective = {.kind = comm::CollectiveKind::all_gather}, .bytes = bytes},
+                           {.name = "dp", .members = std::move(members)})
+               .link /
+           steps;
+  };
+  CHECK(ring({0, 1, 2, 3, 4, 5, 6, 7}) == doctest::Approx(all_send(1)));
+  CHECK(ring({0, 2, 4, 6}) == doctest::Approx(all_send(2)));
+  CHECK(ring({0, 8, 16, 24}) == doctest::Approx(all_send(8)));
+  CHECK(model().message({.peer = 2, .bytes = bytes}, 0).link == doctest::Approx(all_send(2)));
+
+  // All to all in a line of eight: a rank's bytes cross 16 / 7 cables in the mean, half of them in each direction.
+  const double exchange = model()
+                              .collective({.collective = {.kind = comm::CollectiveKind::all_to_all}, .bytes = bytes},
+                                          {.name = "ep", .members = {0, 1, 2, 3, 4, 5, 6, 7}})
+                              .link;
+  CHECK(exchange == doctest::Approx(7 * 16.0 / 7 / 2 + 3 * 1e-3).epsilon(1e-3));
+
+  links.ranks_per_node = 2;
+  CHECK_NOTHROW(require_room(machine, 64));
+  CHECK_THROWS_WITH_AS(require_room(machine, 65),
+                       doctest::Contains("whose torus has 32 nodes of 2; expected 64 at most"), Error);
+}
+
 TEST_CASE("a file of a machine that is wrong names its field") {
   const auto refused = [](const std::string& text, const char* message) {
     CHECK_THROWS_WITH_AS(parse_cluster(text, "m.json"), doctest::Contains(message), Error);
@@ -153,8 +199,7 @@ TEST_CASE("a file of a machine that is wrong names its field") {
   refused(with("\"products\": 1", "\"products\": 2"), "\"products\" is 2");
   refused(with("\"name\": \"easy\",", ""), "the file has no \"name\"");
   refused(with("\"kernel_us\"", "\"kernels\""), "\"device\" has a field \"kernels\"");
-  refused(with("\"ranks_per_node\": 2", "\"ranks_per_node\": 2, \"topology\": \"torus\", \"torus\": [2]"),
-          "the planner has no collectives");
+  refused(with("\"ranks_per_node\": 2", "\"ranks_per_node\": 2, \"topology\": \"torus\""), "has its extents in");
   refused(with("\"gb_per_s\": 0.1", "\"gb_per_s\": 0"), "\"gb_per_s\" is 0");
 }
 
