@@ -113,8 +113,8 @@ Spread spread(const std::vector<int>& members, const comm::Links& links) {
   return s;
 }
 
-/// Seconds that the cables of a torus need if each rank sends `bytes` to the members on other nodes together: as far as
-/// these are apart, on the cables of all dims along which there are any.
+/// Seconds for which the cables of a torus are busy if each rank sends `bytes` to the members on other nodes, in all. The
+/// messages use the cables of each dim along which there are members, in both directions.
 double all_to_all_in_torus(const std::vector<int>& members, double bytes, const comm::Links& links) {
   std::vector<int> spans(links.torus.size());
   double cables = 0, others = 0;
