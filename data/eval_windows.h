@@ -58,8 +58,8 @@ class EvalWindows : public ValidationSource {
 ///   window 0                  targets    1 2 3 4 5 6 7 8
 ///   window 1, tokens 4 to 11  targets                    9 10 11 12
 ///
-/// Every token but the first is a target once. A target sees at least context - stride tokens, unless the text begins
-/// later. A smaller stride gives a lower, truer loss, and takes context / stride times as long. stride = context:
+/// Every token but the first is a target once. A target sees at least context - stride tokens, or all that come
+/// before it. A smaller stride gives a lower, truer loss, and takes context / stride times as long. stride = context:
 /// windows that do not overlap.
 class StrideWindows : public ValidationSource {
  public:

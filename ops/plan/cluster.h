@@ -19,9 +19,8 @@
 // may be left out (ops/plan/operation.h).
 //
 // A kernel takes the longer of its arithmetic and its memory traffic (a roofline: Williams et al. 2009), but a product
-// waits for half of its traffic; collectives are as fast as the best of a ring over all ranks and of rings
-// within nodes with a tree between them. In a torus they are rings, and ranks that communicate at the same
-// time share its cables.
+// waits for half of its traffic. Collectives are as fast as the best of a ring over all ranks, and of rings within nodes
+// with a tree between them. In a torus they are rings, and ranks that communicate at the same time share its cables.
 // Read next: ops/plan/cluster.cpp; examples/machines has files.
 #pragma once
 

@@ -39,7 +39,7 @@ DeviceMesh::DeviceMesh(std::shared_ptr<ProcessGroup> world, const MeshShape& sha
 
 int DeviceMesh::world_rank(int pp, int data, int tp) const {
   const auto check = [&](Axis axis, int coordinate) {
-    if (coordinate >= 0 && coordinate < size(axis)) return;  // makes no text: a group may have 100,000 ranks
+    if (coordinate >= 0 && coordinate < size(axis)) return;  // formats nothing: a group may have 100,000 ranks
     fail(ExitCode::internal, "DeviceMesh", "no rank has the coordinate {} on {} of the mesh {}; expected 0 to {}",
          coordinate, name(axis), to_string(shape_), size(axis) - 1);
   };

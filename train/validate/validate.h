@@ -29,7 +29,7 @@ void validate_device(const std::string& device);
 std::string divisors(std::int64_t n);
 
 /// Throws ExitCode::usage if a flag that `declare` declares differs from its default but has no effect. Declares them
-/// once a thread, because a planner asks for 100,000 options.
+/// once a thread, because the planner checks 100,000 sets of options.
 template <class Options, void (*declare)(Flags&, Options&)>
 void refuse_unused(const Options& options) {
   struct Declared {
