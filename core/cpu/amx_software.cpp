@@ -1,9 +1,9 @@
 // Emulates the tiles of AMX in plain C++, so that packing, edges and the order of instructions are tested on every
 // machine.
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "core/cpu/amx_tiles.h"
 
@@ -23,16 +23,18 @@ struct Imitation {
     tiles[t] = {};
   }
   template <int t>
-  void load_sum(const float* from) {
-    for (std::size_t m = 0; m < 16; ++m)
-      for (std::size_t n = 0; n < 16; ++n)
-        tiles[t][m][n] = std::bit_cast<std::uint32_t>(from[m * amx_tile_columns + n]);
+  void load_sum(const float* from, std::int64_t stride) {
+    for (auto& row : tiles[t]) {
+      std::memcpy(row.data(), from, sizeof row);
+      from += stride;
+    }
   }
   template <int t>
-  void load(const std::uint32_t* from) {
+  void load(const void* from, std::int64_t stride) {
+    const auto* at = static_cast<const std::byte*>(from);
     for (auto& row : tiles[t]) {
-      std::copy_n(from, 16, row.begin());
-      from += 16;
+      std::memcpy(row.data(), at, sizeof row);
+      at += stride;
     }
   }
   /// Intel SDM, TDPBF16PS: for each row m, pair k and column n, sum += a_odd b_odd after sum += a_even b_even.
@@ -52,21 +54,25 @@ struct Imitation {
     }
   }
   template <int t>
-  void store(float* to) {
-    for (std::size_t m = 0; m < 16; ++m)
-      for (std::size_t n = 0; n < 16; ++n) to[m * amx_tile_columns + n] = std::bit_cast<float>(tiles[t][m][n]);
+  void store(float* to, std::int64_t stride) {
+    for (const auto& row : tiles[t]) {
+      std::memcpy(to, row.data(), sizeof row);
+      to += stride;
+    }
   }
 };
 
 }  // namespace
 
-void software_amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
+void software_amx_product(std::int64_t groups, const RowTiles& a, const std::uint32_t* b, float* to,
+                          std::int64_t stride) {
   std::array<Tile, 8> tiles;
-  tile_product_of<false>(Imitation{tiles.data()}, groups, a, b, tile);
+  tile_product_of<false>(Imitation{tiles.data()}, groups, a, b, to, stride);
 }
-void software_amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
+void software_amx_product_add(std::int64_t groups, const RowTiles& a, const std::uint32_t* b, float* to,
+                              std::int64_t stride) {
   std::array<Tile, 8> tiles;
-  tile_product_of<true>(Imitation{tiles.data()}, groups, a, b, tile);
+  tile_product_of<true>(Imitation{tiles.data()}, groups, a, b, to, stride);
 }
 
 }  // namespace trireme::cpu

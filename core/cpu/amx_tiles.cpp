@@ -8,41 +8,43 @@
 namespace trireme::cpu {
 namespace {
 
+constexpr std::int64_t bytes_of_sum = sizeof(float);
+
 struct Processor {
   template <int t>
   void zero();
   template <int t>
-  void load_sum(const float* from);
+  void load_sum(const float* from, std::int64_t stride);
   template <int t>
-  void load(const std::uint32_t* from);
+  void load(const void* from, std::int64_t stride);
   template <int sum, int a, int b>
   void dot();
   template <int t>
-  void store(float* to);
+  void store(float* to, std::int64_t stride);
 };
 
 // Intrinsics take the numbers of registers as literals.
-#define TRIREME_SUM(t, a, b)                                                 \
-  template <>                                                                \
-  void Processor::zero<t>() {                                                \
-    _tile_zero(t);                                                           \
-  }                                                                          \
-  template <>                                                                \
-  void Processor::load_sum<t>(const float* from) {                           \
-    _tile_loadd(t, from, amx_tile_columns* static_cast<int>(sizeof(float))); \
-  }                                                                          \
-  template <>                                                                \
-  void Processor::dot<t, a, b>() {                                           \
-    _tile_dpbf16ps(t, a, b);                                                 \
-  }                                                                          \
-  template <>                                                                \
-  void Processor::store<t>(float* to) {                                      \
-    _tile_stored(t, to, amx_tile_columns* static_cast<int>(sizeof(float)));  \
+#define TRIREME_SUM(t, a, b)                                            \
+  template <>                                                           \
+  void Processor::zero<t>() {                                           \
+    _tile_zero(t);                                                      \
+  }                                                                     \
+  template <>                                                           \
+  void Processor::load_sum<t>(const float* from, std::int64_t stride) { \
+    _tile_loadd(t, from, stride* bytes_of_sum);                         \
+  }                                                                     \
+  template <>                                                           \
+  void Processor::dot<t, a, b>() {                                      \
+    _tile_dpbf16ps(t, a, b);                                            \
+  }                                                                     \
+  template <>                                                           \
+  void Processor::store<t>(float* to, std::int64_t stride) {            \
+    _tile_stored(t, to, stride* bytes_of_sum);                          \
   }
-#define TRIREME_OPERAND(t)                             \
-  template <>                                          \
-  void Processor::load<t>(const std::uint32_t* from) { \
-    _tile_loadd(t, from, 64);                          \
+#define TRIREME_OPERAND(t)                                         \
+  template <>                                                      \
+  void Processor::load<t>(const void* from, std::int64_t stride) { \
+    _tile_loadd(t, from, stride);                                  \
   }
 TRIREME_SUM(0, 4, 6)
 TRIREME_SUM(1, 4, 7)
@@ -65,11 +67,11 @@ static_assert(sizeof(Configuration) == 64);
 
 }  // namespace
 
-void amx_product(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
-  tile_product_of<false>(Processor(), groups, a, b, tile);
+void amx_product(std::int64_t groups, const RowTiles& a, const std::uint32_t* b, float* to, std::int64_t stride) {
+  tile_product_of<false>(Processor(), groups, a, b, to, stride);
 }
-void amx_product_add(std::int64_t groups, const std::uint32_t* a, const std::uint32_t* b, float* tile) {
-  tile_product_of<true>(Processor(), groups, a, b, tile);
+void amx_product_add(std::int64_t groups, const RowTiles& a, const std::uint32_t* b, float* to, std::int64_t stride) {
+  tile_product_of<true>(Processor(), groups, a, b, to, stride);
 }
 
 void set_up_amx() {
@@ -84,9 +86,11 @@ void release_amx() { _tile_release(); }
 
 namespace trireme::cpu {
 
-void amx_product(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) { __builtin_trap(); }
-void amx_product_add(std::int64_t, const std::uint32_t*, const std::uint32_t*, float*) { __builtin_trap(); }
-void set_up_amx() { __builtin_trap(); }  // no processor of this kind has tiles: processor.cpp never selects them
+void amx_product(std::int64_t, const RowTiles&, const std::uint32_t*, float*, std::int64_t) {
+  __builtin_trap();  // no processor of this kind has tiles: processor.cpp never selects them
+}
+void amx_product_add(std::int64_t, const RowTiles&, const std::uint32_t*, float*, std::int64_t) { __builtin_trap(); }
+void set_up_amx() { __builtin_trap(); }
 void release_amx() {}
 
 }  // namespace trireme::cpu

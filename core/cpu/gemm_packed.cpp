@@ -29,9 +29,11 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr std::int64_t depth_block_bytes = 4096;      // of a row of A or a column of B, packed
-constexpr std::int64_t own_block_bytes = 320 << 10;   // packed at once by one thread for itself
-constexpr std::int64_t shared_block_bytes = 4 << 20;  // packed at once by the team
+constexpr std::int64_t depth_block_bytes = 4096;               // of a row of A or a column of B, packed
+constexpr std::int64_t own_block_bytes = 320 << 10;            // packed at once by one thread for itself
+constexpr std::int64_t least_by_one = 1 << 16;                 // elements of C, if a thread packs panel by panel
+constexpr std::int64_t shared_block_bytes = 4 << 20;           // packed at once by the team
+constexpr std::int64_t most_at_once = 2, steps_at_once = 256;  // tiles that take turns, each for so many steps of K
 constexpr std::int64_t packing_cost = 16;  // packing an element takes about as long as multiplying it by this many
 
 /// Cuts an operand's rows (of A) or columns (of B) into pieces, one per panel.
@@ -58,6 +60,7 @@ struct Plan {
   bool share_a;
   Cut shared, own;
   std::int64_t shared_blocks, most_shared;  // pieces in the largest block
+  std::int64_t at_once;                     // tiles
   std::int64_t most_own;                    // pieces packed at once
   bool partial_sums;                        // blocks of K are summed outside C, which cannot hold them exactly
 
@@ -73,7 +76,13 @@ struct Plan {
     const std::int64_t shared_fit = std::max<std::int64_t>(1, shared_block_bytes / (shared_panel() * size));
     shared_blocks = divide_up(shared.count(), shared_fit);
     most_shared = divide_up(shared.count(), shared_blocks);
-    most_own = std::clamp<std::int64_t>(own_block_bytes / (own_panel() * size), 1, own.count());
+    // If the shared operand stays in a second-level cache, the private one passes by it: panels are used while the
+    // first-level cache has them, and C is written row by row if it is A that passes by.
+    const bool one_by_one = shared_blocks == 1 && part_shared() * size <= own_block_bytes &&
+                            p.c.rows * p.c.columns >= least_by_one && p.gathered_b == nullptr;
+    at_once = Unit::whole && most_depth > steps_at_once ? most_at_once : 1;
+    most_own = one_by_one ? std::min(at_once, own.count())
+                          : std::clamp<std::int64_t>(own_block_bytes / (own_panel() * size), 1, own.count());
     partial_sums = depth_blocks > 1 && p.c.dtype != dtype_of<Sum>;
   }
 
@@ -218,14 +227,22 @@ class Multiplication {
     team::barrier(team_);
   }
 
-  /// A panel of A or of B.
+  Strip<In> strip_of_a(std::int64_t piece, IndexRange depth) const {
+    const IndexRange rows = plan_.a.piece(piece);
+    return {static_cast<const In*>(p_.a.at(rows.begin, depth.begin)), rows.size(), depth.size(), p_.a.row_stride,
+            p_.a.column_stride};
+  }
+  /// Whether a piece of A is multiplied where it is.
+  bool in_place(std::int64_t piece, IndexRange depth) const {
+    if constexpr (Unit::whole) return p_.kernel_a == nullptr && Unit::takes_in_place(strip_of_a(piece, depth));
+    return false;
+  }
+
+  /// A panel of A, unless it is multiplied in place, or of B.
   void pack(bool of_a, std::int64_t piece, IndexRange depth, Element* to) {
     if (of_a) {
-      const IndexRange rows = plan_.a.piece(piece);
-      if (p_.kernel_a != nullptr) return pack_kernels<In>(unit_, *p_.kernel_a, rows, depth, to);
-      unit_.pack_a({static_cast<const In*>(p_.a.at(rows.begin, depth.begin)), rows.size(), depth.size(),
-                    p_.a.row_stride, p_.a.column_stride},
-                   to);
+      if (p_.kernel_a != nullptr) return pack_kernels<In>(unit_, *p_.kernel_a, plan_.a.piece(piece), depth, to);
+      if (!in_place(piece, depth)) unit_.pack_a(strip_of_a(piece, depth), to);
     } else if (p_.gathered_b != nullptr) {
       pack_gathered<In>(unit_, *p_.gathered_b, depth, plan_.b.piece(piece), to);
     } else {
@@ -254,11 +271,15 @@ class Multiplication {
       }
       const std::int64_t lines_a_tile = divide_up(fetch.lines(), mine.size() * part.size());
       for (std::int64_t s = mine.begin; s < mine.end; ++s) {
-        for (std::int64_t i = part.begin; i < part.end; ++i) {
-          fetch.some(lines_a_tile);
+        for (std::int64_t i = part.begin; i < part.end; i += plan_.at_once) {
+          fetch.some(lines_a_tile * plan_.at_once);
           Element* const own_panel =
               keeps_own() ? kept_panel(i, k) : packed_own_ + (i - part.begin) * plan_.own_panel();
-          multiply_tile(first + s, s, i, own_panel, k, s == mine.begin && packs_b_while_multiplying(i));
+          if constexpr (Unit::whole) {
+            multiply_whole_tiles(first + s, s, {i, std::min(i + plan_.at_once, part.end)}, own_panel, k);
+          } else {
+            multiply_tile(first + s, s, i, own_panel, k, s == mine.begin && packs_b_while_multiplying(i));
+          }
         }
       }
     }
@@ -300,6 +321,50 @@ class Multiplication {
     store_tile(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
   }
 
+  /// multiply_tile() for pieces `own` of the private operand, at most most_at_once, and a unit whose tiles are whole.
+  /// They take turns: a part of the shared panel that fits a first-level cache is multiplied by each. With K = 1024 on
+  /// Granite Rapids this takes 0.8 of the time of one tile after the other, whose two panels both come from the
+  /// second-level cache. C is not prefetched: its stores wait less than the loads of panels would.
+  void multiply_whole_tiles(std::int64_t s, std::int64_t local, IndexRange own, Element* own_panel, std::int64_t k) {
+    struct WholeTile {
+      IndexRange rows, columns;
+      RowTiles a;
+      const Element* b;
+      TilePlace<T> place;
+    };
+    alignas(64) std::array<std::array<T, Plan<Unit>::tile>, most_at_once> sums;
+    std::array<WholeTile, most_at_once> tiles;
+    const auto count = static_cast<std::size_t>(own.size());
+    const IndexRange depth = part_of(plan_.depth, plan_.depth_blocks, k);
+    Element* const shared_panel = keeps_shared() ? kept_panel(s, k) : packed_shared_ + local * plan_.shared_panel();
+    for (std::size_t t = 0; t < count; ++t) {
+      const std::int64_t i = own.begin + static_cast<std::int64_t>(t), piece_of_a = plan_.share_a ? s : i;
+      Element* const panel = keeps_own() ? kept_panel(i, k) : own_panel + (i - own.begin) * plan_.own_panel();
+      const IndexRange rows = plan_.a.piece(piece_of_a), columns = plan_.b.piece(plan_.share_a ? i : s);
+      tiles[t] = {rows, columns,
+                  in_place(piece_of_a, depth) ? Unit::in_place(strip_of_a(piece_of_a, depth))
+                                              : Unit::packed(plan_.share_a ? shared_panel : panel),
+                  plan_.share_a ? panel : shared_panel, place_of(rows, columns, k, sums[t].data())};
+    }
+    for (std::size_t t = 0; t < count; ++t)
+      unit_.multiply_rows(tiles[t].a, std::min(steps_at_once, depth.size()), tiles[t].b, tiles[t].place.data,
+                          tiles[t].place.stride);
+    for (std::int64_t step = steps_at_once; step < depth.size(); step += steps_at_once) {
+      for (std::size_t t = 0; t < count; ++t) {
+        tiles[t].a.data = static_cast<const std::byte*>(tiles[t].a.data) + steps_at_once / 32 * tiles[t].a.group;
+        tiles[t].b += Unit::offset(0, steps_at_once);
+        unit_.multiply_add_rows(tiles[t].a, std::min(steps_at_once, depth.size() - step), tiles[t].b,
+                                tiles[t].place.data, tiles[t].place.stride);
+      }
+    }
+    for (std::size_t t = 0; t < count; ++t) {
+      const std::int64_t i = own.begin + static_cast<std::int64_t>(t);
+      if (tiles[t].place.data == sums[t].data())
+        store_tile(tiles[t].rows, tiles[t].columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k,
+                   sums[t].data());
+    }
+  }
+
   std::int64_t column_of_c(std::int64_t column) const {
     return p_.c_columns == nullptr ? column : p_.c_columns[column];
   }
@@ -307,16 +372,16 @@ class Multiplication {
     return p_.c_columns == nullptr || p_.c_columns[columns.end - 1] - p_.c_columns[columns.begin] == columns.size() - 1;
   }
 
-  /// C itself, if store_tile() would only add the bias or what is there; otherwise `buffer`, from which store_tile()
-  /// takes the tile.
+  /// C itself, if store_tile() would only add the bias or what is there, or nothing if the unit's tiles are whole;
+  /// otherwise `buffer`, from which store_tile() takes the tile.
   TilePlace<T> place_of(IndexRange rows, IndexRange columns, std::int64_t k, T* buffer) const {
     const double beta = k == 0 ? p_.beta : 1.0;
-    const bool last = k == plan_.depth_blocks - 1;
-    if (p_.alpha != 1 || (beta != 0 && beta != 1) || (last && !finish_.nothing()) || columns.size() != width ||
-        !side_by_side(columns))
-      return {.data = buffer};
+    const bool last = k == plan_.depth_blocks - 1, biased = last && p_.bias != nullptr;
+    if (!std::same_as<Out, T> || p_.alpha != 1 || (beta != 0 && beta != 1) || (last && !finish_.nothing()) ||
+        columns.size() != width || !side_by_side(columns) ||
+        (Unit::whole && (rows.size() != Unit::rows || beta != 0 || biased)))
+      return {.data = buffer, .stride = width};
     T* const c = static_cast<T*>(p_.c.data) + rows.begin * p_.c.row_stride + column_of_c(columns.begin);
-    const bool biased = last && p_.bias != nullptr;
     return {.data = c,
             .stride = p_.c.row_stride,
             .add = beta == 1,
@@ -361,14 +426,26 @@ class Multiplication {
     const auto* bias = last && p_.bias != nullptr ? static_cast<const In*>(p_.bias) + columns.begin : nullptr;
     if (last && !finish_.nothing()) return store_finished_tile(rows, columns, tile, alpha, beta, bias);
     if (!side_by_side(columns)) return store_apart(rows, columns, tile, alpha, beta, bias);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width) {
-      auto* c = static_cast<Out*>(p_.c.data) + i * p_.c.row_stride + column_of_c(columns.begin);
+    auto* c = static_cast<Out*>(p_.c.data) + rows.begin * p_.c.row_stride + column_of_c(columns.begin);
+    if (rounded(rows.size(), columns, tile, alpha, beta, bias, c, p_.c.row_stride)) return;
+    for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width, c += p_.c.row_stride) {
       if (columns.size() == width) {
         write_row(tile, width, alpha, beta, bias, c);
       } else {
         write_row(tile, columns.size(), alpha, beta, bias, c);
       }
     }
+  }
+
+  /// Stores a tile with the instructions of a unit that rounds, if that is all there is to do.
+  bool rounded(std::int64_t rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias, Out* to,
+               std::int64_t stride) const {
+    if constexpr (Unit::rounds && std::same_as<Out, bf16>) {
+      if (alpha != 1 || beta != 0 || columns.size() != width) return false;
+      store_rounded<Unit>(rows, tile, bias, to, stride);
+      return true;
+    }
+    return false;
   }
 
   /// The last step for a tile whose columns are not side by side in C.
@@ -388,9 +465,11 @@ class Multiplication {
     const std::int64_t stride = p_.c.row_stride, n = columns.size();
     Out* const c = static_cast<Out*>(p_.c.data) + rows.begin * stride + columns.begin;
     std::array<Out, Plan<Unit>::tile> values;
-    for (std::int64_t i = 0; i < rows.size(); ++i) {
-      if (beta != 0) std::copy_n(c + i * stride, n, values.data() + i * n);
-      write_row(tile + i * width, n, alpha, beta, bias, values.data() + i * n);
+    if (!rounded(rows.size(), columns, tile, alpha, beta, bias, values.data(), width)) {
+      for (std::int64_t i = 0; i < rows.size(); ++i) {
+        if (beta != 0) std::copy_n(c + i * stride, n, values.data() + i * n);
+        write_row(tile + i * width, n, alpha, beta, bias, values.data() + i * n);
+      }
     }
     finish_.tile(rows.size(), n, c, stride, values);
     for (std::int64_t i = 0; i < rows.size(); ++i) std::copy_n(values.data() + i * n, n, c + i * stride);

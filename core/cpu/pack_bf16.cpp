@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -42,52 +41,51 @@ Vector load(const bf16* from) {
   return words;
 }
 
-/// Element (i, k), zero beyond the strip.
-std::uint32_t bits(const Strip<bf16>& s, std::int64_t i, std::int64_t k) {
-  return i < s.count && k < s.depth ? s.data[i * s.stride + k * s.depth_stride].bits : 0U;
-}
-
-/// Row i's pairs from `pair` on.
-[[gnu::always_inline]] inline WordVector row_of_pairs(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
-  if (i < s.count && s.depth_stride == 1 && 2 * (pair + side) <= s.depth)
-    return load<WordVector>(s.data + i * s.stride + 2 * pair);
-  alignas(64) std::array<std::uint32_t, side> words;
-  for (int p = 0; p < side; ++p)
-    words[static_cast<std::size_t>(p)] = bits(s, i, 2 * (pair + p)) | bits(s, i, 2 * (pair + p) + 1) << 16;
-  return std::bit_cast<WordVector>(words);
-}
-
-/// The pair of 16 rows from i on.
-[[gnu::always_inline]] inline WordVector pair_of_rows(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
-  if (i + side <= s.count && s.stride == 1 && 2 * (pair + 1) <= s.depth) {
-    const bf16* from = s.data + i + 2 * pair * s.depth_stride;
-    return load_words(from) | load_words(from + s.depth_stride) << 16;
-  }
-  alignas(64) std::array<std::uint32_t, side> words;
-  for (int r = 0; r < side; ++r)
-    words[static_cast<std::size_t>(r)] = bits(s, i + r, 2 * pair) | bits(s, i + r, 2 * pair + 1) << 16;
-  return std::bit_cast<WordVector>(words);
-}
-
 bool along_depth(const Strip<bf16>& s) { return s.depth_stride == 1; }
 
-/// One vector per row, for 16 rows from i on: 16 pairs of each row.
-[[gnu::always_inline]] inline Block block_by_row(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
+/// 16 rows from i on by 16 pairs, all inside the strip: a vector per row if `along`, else a vector per pair.
+template <bool along>
+[[gnu::always_inline]] inline Block whole_block(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
   Block block;
-  const bool rows = along_depth(s);
+  const bf16* from = s.data + i * s.stride + 2 * pair * s.depth_stride;
 #pragma GCC unroll 16
-  for (int n = 0; n < side; ++n) block.row[n] = rows ? row_of_pairs(s, i + n, pair) : pair_of_rows(s, i, pair + n);
-  if (!rows) transpose_vectors<side>(block.row);
+  for (int n = 0; n < side; ++n) {
+    if constexpr (along) {
+      block.row[n] = load<WordVector>(from + n * s.stride);
+    } else {
+      const bf16* const low = from + 2 * n * s.depth_stride;
+      __builtin_prefetch(low + s.count);  // of the next strip
+      __builtin_prefetch(low + s.count + s.depth_stride);
+      block.row[n] = load_words(low) | load_words(low + s.depth_stride) << 16;
+    }
+  }
   return block;
 }
 
-/// One vector per pair, for 16 pairs: the pair of 16 rows.
-[[gnu::always_inline]] inline Block block_by_pair(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
-  Block block;
-  const bool rows = along_depth(s);
-#pragma GCC unroll 16
-  for (int n = 0; n < side; ++n) block.row[n] = rows ? row_of_pairs(s, i + n, pair) : pair_of_rows(s, i, pair + n);
-  if (rows) transpose_vectors<side>(block.row);
+/// The same for a block that may go beyond the strip: of a copy with zeros there.
+[[gnu::noinline]] Block edge_block(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
+  alignas(64) std::array<bf16, 2 * side * side> copy{};
+  const std::int64_t rows = std::clamp<std::int64_t>(s.count - i, 0, side),
+                     steps = std::clamp<std::int64_t>(s.depth - 2 * pair, 0, 2 * side);
+  const bf16* const from = s.data + i * s.stride + 2 * pair * s.depth_stride;
+  if (along_depth(s)) {
+    for (std::int64_t r = 0; r < rows; ++r) std::copy_n(from + r * s.stride, steps, copy.data() + r * 2 * side);
+    return whole_block<true>({copy.data(), side, 2 * side, 2 * side, 1}, 0, 0);
+  }
+  for (std::int64_t k = 0; k < steps; ++k)
+    for (std::int64_t r = 0; r < rows; ++r)
+      copy[static_cast<std::size_t>(k * side + r)] = from[r * s.stride + k * s.depth_stride];
+  return whole_block<false>({copy.data(), side, 2 * side, 1, side}, 0, 0);
+}
+
+/// 16 rows from i on by 16 pairs: a vector per pair if `by_pair`, else a vector per row.
+template <bool by_pair>
+[[gnu::always_inline]] inline Block block_of(const Strip<bf16>& s, std::int64_t i, std::int64_t pair) {
+  const bool along = along_depth(s), whole = i + side <= s.count && 2 * (pair + side) <= s.depth;
+  Block block = whole && along           ? whole_block<true>(s, i, pair)
+                : whole && s.stride == 1 ? whole_block<false>(s, i, pair)
+                                         : edge_block(s, i, pair);
+  if (along == by_pair) transpose_vectors<side>(block.row);
   return block;
 }
 
@@ -152,7 +150,7 @@ void pack(const Strip<bf16>& from, std::int64_t width, Pair* to) {
   for (; pair < pairs; pair += side) {
     Block block[blocks];
 #pragma GCC unroll 2
-    for (int b = 0; b < blocks; ++b) block[b] = block_by_pair(from, b * side, pair);
+    for (int b = 0; b < blocks; ++b) block[b] = block_of<true>(from, b * side, pair);
     store_pairs(block, std::min<std::int64_t>(side, pairs - pair), width, to + pair * width);
   }
 }
@@ -173,8 +171,15 @@ void pack_narrow(const Strip<bf16>& from, Pair* to) {
   }
 }
 
-void store(Pair* to, const Block& block) {
-  for (int n = 0; n < side; ++n) store(to + n * side, block.row[n]);
+template <bool by_pair>
+void pack_tiles(const Strip<bf16>& from, Pair* to) {
+  for (std::int64_t pair = 0; pair < divide_up(from.depth, 2); pair += side) {
+    for (std::int64_t i = 0; i < 2 * side; i += side, to += side * side) {
+      const Block block = block_of<by_pair>(from, i, pair);
+#pragma GCC unroll 16
+      for (int n = 0; n < side; ++n) store(to + n * side, block.row[n]);
+    }
+  }
 }
 
 }  // namespace
@@ -187,14 +192,7 @@ void pack_pairs(const Strip<bf16>& from, int width, Pair* to) {
   width == side ? pack<1>(from, side, to) : pack<2>(from, 2 * side, to);
 }
 
-void pack_row_tiles(const Strip<bf16>& from, Pair* to) {
-  for (std::int64_t pair = 0; pair < divide_up(from.depth, 2); pair += side)
-    for (std::int64_t i = 0; i < 2 * side; i += side, to += side * side) store(to, block_by_row(from, i, pair));
-}
-
-void pack_column_tiles(const Strip<bf16>& from, Pair* to) {
-  for (std::int64_t pair = 0; pair < divide_up(from.depth, 2); pair += side)
-    for (std::int64_t i = 0; i < 2 * side; i += side, to += side * side) store(to, block_by_pair(from, i, pair));
-}
+void pack_row_tiles(const Strip<bf16>& from, Pair* to) { pack_tiles<false>(from, to); }
+void pack_column_tiles(const Strip<bf16>& from, Pair* to) { pack_tiles<true>(from, to); }
 
 }  // namespace trireme::cpu

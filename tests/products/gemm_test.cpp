@@ -171,6 +171,44 @@ TEST_CASE("gemm of bf16 with every number of rows, columns and steps up to two t
   });
 }
 
+TEST_CASE("gemm of bf16 whose rows are multiplied where they are, whose tiles take turns, or go straight to C") {
+  for_each_unit([] {
+    for (const DType out : {DType::bf16, DType::f32}) {
+      for (const std::int64_t k : {32, 256, 288, 544}) {
+        for (const bool bias : {false, true}) {
+          check({.m = 96, .n = 64, .k = k, .in = DType::bf16, .out = out, .bias = bias});
+          check({.m = 64, .n = 129, .k = k, .in = DType::bf16, .out = out, .b_transposed = true, .bias = bias});
+        }
+        check({.m = 64, .n = 96, .k = k, .in = DType::bf16, .out = out, .a_transposed = true, .beta = 1});
+      }
+      check({.m = 64, .n = 64, .k = 2112, .in = DType::bf16, .out = out});  // several blocks of K
+    }
+    if (testing::sanitized) return;
+    for (const std::int64_t k : {64, 288})  // C is large: panels of the private operand pass by the shared one
+      check({.m = 296, .n = 232, .k = k, .in = DType::bf16, .out = DType::bf16});
+  });
+}
+
+TEST_CASE("gemm rounds its sums to bf16 as Tensor::to does, NaN and infinity too") {
+  for_each_unit([] {
+    const Tensor a = random({40, 64}, 1, DType::bf16), b = random({64, 70}, 2, DType::bf16),
+                 bias = random({70}, 3, DType::bf16);
+    a.data<bf16>()[3 * 64 + 5] = bf16(std::numeric_limits<float>::quiet_NaN());
+    a.data<bf16>()[7 * 64 + 9] = bf16(std::numeric_limits<float>::infinity());
+    a.data<bf16>()[8 * 64 + 9] = bf16(-std::numeric_limits<float>::infinity());
+    Tensor sums = Tensor::empty({40, 70}, DType::f32), rounded = Tensor::empty({40, 70}, DType::bf16);
+    for (const Tensor& added : {Tensor(), bias}) {
+      kernels(Device::cpu).gemm(a, b, sums, {.bias = added});
+      kernels(Device::cpu).gemm(a, b, rounded, {.bias = added});
+      const std::vector<double> got = values(rounded), wide = values(sums);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const double expected = static_cast<float>(bf16(static_cast<float>(wide[i])));
+        REQUIRE((got[i] == expected || (std::isnan(got[i]) && std::isnan(expected))));
+      }
+    }
+  });
+}
+
 TEST_CASE("gemm of few rows with a transposed matrix, as in generation") {
   for_each_product([] {
     for (const auto [in, out] : all_types) {
