@@ -190,9 +190,10 @@ void require_floating(const Tensor& x) {
 void add_rows(const Tensor& x, std::int64_t width, std::int64_t first, std::int64_t last, ExactSum& sum) {
   visit_floating(x.dtype(), "sum_squares", [&](auto tag) {
     const auto* const data = x.data<typename decltype(tag)::type>();
+    const auto square = [](auto v) { return v * v; };
+    const bool from_memory = x.bytes() >= cached_bytes;
     for (std::int64_t i = divide_up(first, width) * width; i < last; i += width)
-      sum.add(sum_of<double>(
-          width, [](auto v) { return v * v; }, data + i));
+      sum.add(from_memory ? sum_of<double, true>(width, square, data + i) : sum_of<double>(width, square, data + i));
   });
 }
 

