@@ -14,14 +14,13 @@ Tensor picked(const Tensor& x, int dim, const Tensor& index) {
   return y;
 }
 
-/// `added`, or zeros if it is undefined, plus the sums of the values for each place that the index names; sums are
-/// added in acc in the order of the index. If rows are independent (dim is not 0), they are treated a few at a time.
-Tensor sum_at(const Shape& shape, int dim, const Tensor& index, const Tensor& values, const Tensor& added,
+/// `start`, or zeros if it is undefined, to which the values are added where the index says, in acc and in the order of
+/// the index. If rows are independent (dim is not 0), they are treated a few at a time.
+Tensor sum_at(const Shape& shape, int dim, const Tensor& index, const Tensor& values, const Tensor& start,
               DType dtype) {
   const KernelTable& k = kernels(values.device());
   const DType acc = accumulate_dtype(values);
-  const Tensor y = Tensor::empty(shape, dtype, values.device()), dense = contiguous(values),
-               first_term = added.defined() ? contiguous(added) : added;
+  const Tensor y = Tensor::empty(shape, dtype, values.device()), dense = contiguous(values);
   const bool by_rows = dim > 0 && shape.count() > 0 && index.size(0) == shape[0];
   const std::int64_t rows = by_rows ? shape[0] : 1;
   const InCache ranges(values.device(), rows, shape.count() / rows);
@@ -29,9 +28,8 @@ Tensor sum_at(const Shape& shape, int dim, const Tensor& index, const Tensor& va
       [&](std::int64_t first, std::int64_t count, const Tensor& room) {
         const auto part = [&](const Tensor& of) { return by_rows ? view::slice(of, 0, first, count) : of; };
         Tensor result = part(y), sums = room.defined() ? view::reshape(room, result.shape()) : result;
-        k.fill(sums, 0);
+        start.defined() ? copy(part(start), sums) : k.fill(sums, 0);
         k.scatter_add(part(dense), dim, part(index), sums);
-        if (first_term.defined()) k.axpby(1, part(first_term), 1, sums);
         if (room.defined()) copy(sums, result);
       },
       dtype == acc ? Tensor() : ranges.scratch(acc));
