@@ -117,7 +117,9 @@ def main():
     parser.add_argument("--preload", help="allocator for PyTorch (default: tcmalloc where it is installed; '': none)",
                         default=next((path for path in compare.PRELOADS if os.path.exists(path)), ""))
     options = parser.parse_args()
-    options.machine = f"AMD EPYC, {os.cpu_count()} cores" if "AMD" in open("/proc/cpuinfo").read() else "this machine"
+    processor = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    maker = "AMD EPYC" if "AuthenticAMD" in processor else "Intel Xeon" if "GenuineIntel" in processor else "this machine"
+    options.machine = f"{maker}{' with AMX' if 'amx_bf16' in processor else ''}, {os.cpu_count()} cores"
     options.commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True,
                                     text=True, check=False).stdout.strip()
     results = {}
