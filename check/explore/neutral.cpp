@@ -7,6 +7,7 @@
 #include "check/explore/sizes.h"
 #include "check/explore/space.h"
 #include "core/error.h"
+#include "ops/tracking/tracker.h"
 #include "parallel/pipeline/schedules.h"
 #include "train/gpt/gpt_options.h"
 
@@ -19,6 +20,7 @@ BatchSizes batch_sizes(const Arguments& flags) {
   declare_all(parser, options);
   Arguments known = flags;
   known.erase("fault");
+  for (const std::unique_ptr<Tracker>& tracker : all_trackers()) known.erase(tracker->example().first);
   parser.parse(to_words(known));
   return infer_batch(options.batch, parse_mesh(options.mesh.axes, 0).size(Axis::dp));
 }
@@ -36,8 +38,16 @@ struct Neutral {
   bool costly = false;  ///< takes seconds: starts processes, or measures the machine
 };
 
+std::vector<Neutral> with_trackers(std::vector<Neutral> table) {
+  for (const std::unique_ptr<Tracker>& tracker : all_trackers()) {
+    const auto [flag, value] = tracker->example();
+    table.push_back({flag, {value}});
+  }
+  return table;
+}
+
 const std::vector<Neutral>& neutral_changes() {
-  static const std::vector<Neutral> table = {
+  static const std::vector<Neutral> table = with_trackers({
       {"threads", {"1", "2", "3"}},
       {"pin", {"on", "off"}},
       {"recompute", {"none", "selective", "full", "every:1", "every:2"}},
@@ -68,10 +78,8 @@ const std::vector<Neutral>& neutral_changes() {
       {"check-state", {"on"}},
       {"verify", {"on"}},
       {"profile", {"trace.json"}, {}, true},
-      {"tensorboard", {"on"}},
-      {"prometheus", {"127.0.0.1:0"}},
       {"ranks", {"mpi"}, [](const Arguments& flags, const std::string&) { return ranks_of(flags) <= 4; }, true},
-  };
+  });
   return table;
 }
 

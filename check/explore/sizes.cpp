@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "ops/tracking/tracker.h"
+
 namespace trireme::explore {
 namespace {
 
@@ -129,8 +131,10 @@ bool is_fixed(const std::string& flag) {
       {"set by the kinds of cases", {"steps", "resume", "max-skipped", "allow-fault-injection", "dry-run"}},
       {"set by the kind faults", {"spike-threshold", "spike-window", "spike-rollbacks"}},
       {"where a run is made", {"ranks", "reduction", "collectives", "links", "device", "threads", "pin"}},
-      {"drawn where bits are compared", {"log-every", "checkpoint-every", "keep", "verify", "prometheus"}}};
-  return std::any_of(fixed.begin(), fixed.end(), [&](const auto& reason) { return reason.second.contains(flag); });
+      {"drawn where bits are compared", {"log-every", "checkpoint-every", "keep", "verify"}}};
+  const Trackers trackers = all_trackers();  // the same
+  return std::any_of(fixed.begin(), fixed.end(), [&](const auto& reason) { return reason.second.contains(flag); }) ||
+         std::any_of(trackers.begin(), trackers.end(), [&](const auto& t) { return t->example().first == flag; });
 }
 
 bool is_needed(const std::string& flag) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "check/explore/sizes.h"
+#include "ops/tracking/tracker.h"
 #include "train/gpt/gpt_options.h"
 #include "train/gpt/parity_options.h"
 #include "train/gpt/validate_gpt.h"
@@ -72,14 +73,19 @@ Program make_train() {
   GptOptions options;
   Flags flags("train_gpt", "");
   declare_all(flags, options);
+  const Trackers trackers = all_trackers();
+  declare_trackers(flags, trackers);
   return {.name = "train_gpt", .flags = flags.declared(), .objection = [](const Arguments& arguments) {
             return objection_of([&] {
               GptOptions o;
               Flags parser("train_gpt", "");
+              const Trackers asked = all_trackers();
               declare_all(parser, o);
+              declare_trackers(parser, asked);
               parser.parse(to_words(with(arguments, {{"out", "folder"}})));
               resolve(o, 0);
               validate(o);
+              for (const std::unique_ptr<Tracker>& tracker : asked) tracker->validate(o.run);
             });
           }};
 }

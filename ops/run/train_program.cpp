@@ -6,9 +6,7 @@
 #include "ops/run/auto_mesh.h"
 #include "ops/terminal/plain_sinks.h"
 #include "ops/terminal/terminal_sink.h"
-#include "ops/tracking/prometheus_sink.h"
-#include "ops/tracking/tensorboard_sink.h"
-#include "parallel/comm/watch/beacon.h"
+#include "ops/tracking/tracker.h"
 #include "train/loop/training.h"
 #include "train/program/launcher.h"
 #include "train/program/output.h"
@@ -35,22 +33,18 @@ std::unique_ptr<EventSink> terminal_sink(const TrainOptions& options, std::int64
 class Attachments final : public RunAttachments {
  public:
   /// `choice`: of a mesh, as a line for the terminal, or empty.
-  Attachments(std::string faults, std::string choice) : faults_(std::move(faults)), choice_(std::move(choice)) {}
+  Attachments(std::string faults, std::string choice, const Trackers& trackers)
+      : faults_(std::move(faults)), choice_(std::move(choice)), trackers_(trackers) {}
 
   void acquire(const TrainOptions& options) override {
-    if (!options.tracking.prometheus.empty() && !options.run.dry_run && launcher_rank() == 0)
-      prometheus_ = std::make_unique<PrometheusSink>(options.tracking.prometheus);
+    if (options.run.dry_run || launcher_rank() != 0) return;
+    for (const std::unique_ptr<Tracker>& tracker : trackers_) tracker->acquire();
   }
 
   void add_sinks(EventStream& events, const TrainOptions& options, std::int64_t eval_every) override {
     events.add(terminal_sink(options, eval_every));
     if (!choice_.empty()) events.say(choice_);
-    if (options.tracking.tensorboard) events.add(std::make_unique<TensorboardSink>());
-    if (prometheus_) {
-      events.say("metrics for Prometheus: " + prometheus_->url());
-      prometheus_->watch(watch::Beacon::current()->pages());
-      events.add(std::move(prometheus_));
-    }
+    for (const std::unique_ptr<Tracker>& tracker : trackers_) tracker->add_sink(events);
   }
 
   std::unique_ptr<StepObserver> observer(const TrainOptions& options, const Rank& rank,
@@ -61,7 +55,7 @@ class Attachments final : public RunAttachments {
 
  private:
   std::string faults_, choice_;
-  std::unique_ptr<PrometheusSink> prometheus_;  // on the first rank's process, if --prometheus is given
+  const Trackers& trackers_;
 };
 
 }  // namespace
@@ -82,6 +76,8 @@ void declare_task(Flags& flags, Task& task) {
 }
 
 int train_program(int argc, const char* const* argv, Flags& flags, Task& task) {
+  const Trackers trackers = all_trackers();
+  declare_trackers(flags, trackers);
   const Flags::Asked asked = flags.parse(argc, argv);
   const auto print = [](const std::string& text) {
     if (launcher_rank() == 0) write_out(text);
@@ -95,10 +91,10 @@ int train_program(int argc, const char* const* argv, Flags& flags, Task& task) {
   const std::string faults = fault::from_environment(o.run.allow_fault_injection);
   task.validate();
   fault::require_possible(faults, o);
-  if (!o.tracking.prometheus.empty()) static_cast<void>(Address::parse(o.tracking.prometheus, "--prometheus"));
+  for (const std::unique_ptr<Tracker>& tracker : trackers) tracker->validate(o.run);
   if (asked == Flags::Asked::print_config) return print(flags.config_text(task.config_notes()));
   o.run.config = flags.config_text();
-  Attachments attachments(faults, choice);
+  Attachments attachments(faults, choice, trackers);
   return train(task, attachments);
 }
 

@@ -17,7 +17,7 @@
 namespace trireme {
 
 /// Trains `task` as the command line says. Shows the run on the terminal, and attaches what else the flags ask for:
-/// TensorBoard, Prometheus, injected faults. Returns the exit code.
+/// trackers and injected faults. Returns the exit code.
 int train_program(int argc, const char* const* argv, const std::string& program, const std::string& summary,
                   Task& task);
 
@@ -25,7 +25,7 @@ int train_program(int argc, const char* const* argv, const std::string& program,
 
 /// Declares the flags of the task, and those of every training run.
 void declare_task(Flags& flags, Task& task);
-/// Parses all flags, and trains.
+/// Declares the flags of trackers, parses all flags, and trains.
 int train_program(int argc, const char* const* argv, Flags& flags, Task& task);
 
 }  // namespace trireme

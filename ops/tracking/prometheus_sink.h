@@ -9,7 +9,7 @@
 
 #include "ops/tracking/page_server.h"
 #include "ops/tracking/run_metrics.h"
-#include "train/events/event_stream.h"
+#include "ops/tracking/tracker.h"
 
 namespace trireme {
 
@@ -32,6 +32,20 @@ class PrometheusSink : public EventSink {
   RunMetrics metrics_;
   std::shared_ptr<const watch::RankPages> pages_;
   PageServer server_;  // the last member: it stops before the others go
+};
+
+/// --prometheus
+class PrometheusTracker final : public Tracker {
+ public:
+  void declare(Flags& flags) override;
+  void validate(const RunOptions& run) const override;
+  void acquire() override;
+  void add_sink(EventStream& events) override;
+  std::pair<std::string, std::string> example() const override { return {"prometheus", "127.0.0.1:0"}; }
+
+ private:
+  std::string address_;  // empty: nothing listens
+  std::unique_ptr<PrometheusSink> sink_;
 };
 
 }  // namespace trireme

@@ -124,4 +124,20 @@ void TensorboardSink::write(const std::string& records) {
   waits_ = !waiting_.empty();
 }
 
+void TensorboardTracker::declare(Flags& flags) {
+  flags.add_switch("tensorboard", on_, "write event files for TensorBoard, in OUT/tensorboard");
+}
+
+void TensorboardTracker::validate(const RunOptions& run) const {
+  if (on_ && !run.keeps_files())
+    fail(
+        ExitCode::usage, "tensorboard",
+        "--tensorboard on writes into the folder of --out, which is none; expected --out DIR or auto; change --out, or "
+        "drop --tensorboard");
+}
+
+void TensorboardTracker::add_sink(EventStream& events) {
+  if (on_) events.add(std::make_unique<TensorboardSink>());
+}
+
 }  // namespace trireme

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/io.h"
-#include "train/events/event_stream.h"
+#include "ops/tracking/tracker.h"
 
 namespace trireme {
 
@@ -32,6 +32,18 @@ class TensorboardSink : public EventSink {
   std::unique_ptr<AppendFile> file_;  // null if it could not be created
   std::string waiting_;               // records that are not written yet
   bool waits_ = false;                // a write has failed, and that was said
+};
+
+/// --tensorboard
+class TensorboardTracker final : public Tracker {
+ public:
+  void declare(Flags& flags) override;
+  void validate(const RunOptions& run) const override;
+  void add_sink(EventStream& events) override;
+  std::pair<std::string, std::string> example() const override { return {"tensorboard", "on"}; }
+
+ private:
+  bool on_ = false;
 };
 
 }  // namespace trireme

@@ -370,9 +370,7 @@ TEST_CASE("help lists every flag of the command-line contract once") {
                            "checkpoint-every",
                            "checkpoint-minutes",
                            "keep",
-                           "keep-best",
-                           "tensorboard",
-                           "prometheus"}) {
+                           "keep-best"}) {
     check_listed(flag);
   }
   for (const char* flag : {"kv-heads", "ffn-width", "norm", "positions", "tied", "sequence-parallel"})

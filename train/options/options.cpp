@@ -301,15 +301,6 @@ void declare_checkpoints(Flags& flags, RunOptions& o) {
       "in --out, or from the beginning if there is none");
 }
 
-void declare_tracking(Flags& flags, TrackingOptions& o) {
-  flags.group("tracking");
-  flags.add_switch("tensorboard", o.tensorboard, "write event files for TensorBoard, in OUT/tensorboard");
-  flags.add("prometheus", "HOST:PORT", o.prometheus,
-            "serve the state of the run at http://HOST:PORT/metrics, for Prometheus; :PORT, or PORT alone: to this "
-            "machine only");
-  flags.not_empty();
-}
-
 void declare_guards(Flags& flags, GuardOptions& o, const MeshOptions& mesh) {
   flags.group("guards");
   flags.add("max-skipped", "K", o.max_skipped,
@@ -344,7 +335,6 @@ void declare_training(Flags& flags, TrainOptions& o) {
   declare_run(flags, o.run);
   declare_output(flags, o.run);
   declare_checkpoints(flags, o.run);
-  declare_tracking(flags, o.tracking);
   declare_guards(flags, o.guards, o.mesh);
 }
 

@@ -166,12 +166,6 @@ struct RunOptions {
   bool chooses_folder() const { return out_choice == "auto"; }
 };
 
-/// Other programs that show a run: ops/tracking.
-struct TrackingOptions {
-  bool tensorboard = false;
-  std::string prometheus;  ///< HOST:PORT to listen on; empty: nothing listens
-};
-
 /// Options of the checks that a run makes of itself: train/loop/guards.h.
 struct GuardOptions {
   std::int64_t max_skipped = 5;      ///< non-finite steps in a row that end the run
@@ -190,7 +184,6 @@ struct TrainOptions {
   MeshOptions mesh;
   PrecisionOptions precision;
   RunOptions run;
-  TrackingOptions tracking;
   GuardOptions guards;
 
   BatchSizes batch_sizes() const;  ///< after resolve()
@@ -209,8 +202,6 @@ void declare_output(Flags& flags, RunOptions& options);
 void declare_samples(Flags& flags, RunOptions& options, const double& val_fraction);
 /// Declares the flags of checkpoints.
 void declare_checkpoints(Flags& flags, RunOptions& options);
-/// Declares the flags of tracking.
-void declare_tracking(Flags& flags, TrackingOptions& options);
 /// Declares the flags of guards.
 void declare_guards(Flags& flags, GuardOptions& options, const MeshOptions& mesh);
 /// Declares every group of TrainOptions except declare_samples().

@@ -123,14 +123,6 @@ void validate_checkpoints(const RunOptions& o) {
   refuse(o.keep.has_value(), "--keep");
 }
 
-void validate_tracking(const TrainOptions& o) {
-  if (o.tracking.tensorboard && !o.run.keeps_files())
-    fail(
-        ExitCode::usage, "tensorboard",
-        "--tensorboard on writes into the folder of --out, which is none; expected --out DIR or auto; change --out, or "
-        "drop --tensorboard");
-}
-
 void validate_recompute(const PrecisionOptions& o, std::int64_t blocks) {
   const nn::Recompute plan = o.recompute_plan();  // throws for an invalid --recompute
   if (plan.every > blocks)
@@ -317,7 +309,6 @@ void validate_training(const TrainOptions& o, std::int64_t blocks, bool experts)
   validate_profile(o.run, o.schedule.steps);
   validate_output(o.run);
   validate_checkpoints(o.run);
-  validate_tracking(o);
   validate_resume(o.run.resume);
   validate_guards(o);
   validate_recompute(o.precision, blocks);
