@@ -321,10 +321,9 @@ class Multiplication {
     store_tile(rows, columns, sums_ + (local * plan_.own.count() + i) * Plan<Unit>::tile, k, sum.data());
   }
 
-  /// multiply_tile() for pieces `own` of the private operand, at most most_at_once, and a unit whose tiles are whole.
-  /// They take turns: a part of the shared panel that fits a first-level cache is multiplied by each. With K = 1024 on
-  /// Granite Rapids this takes 0.8 of the time of one tile after the other, whose two panels both come from the
-  /// second-level cache. C is not prefetched: its stores wait less than the loads of panels would.
+  /// multiply_tile() for one or two pieces `own` of the private operand, and a unit whose tiles are whole. Two take turns:
+  /// each multiplies the same steps_at_once of the shared panel, which a first-level cache holds (docs/kernels.md). C is
+  /// not prefetched: that would only delay the loads of panels.
   void multiply_whole_tiles(std::int64_t s, std::int64_t local, IndexRange own, Element* own_panel, std::int64_t k) {
     struct WholeTile {
       IndexRange rows, columns;
