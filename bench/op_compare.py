@@ -82,11 +82,10 @@ def table(results, options, torch):
     ratios = [ratio for _, _, ratio in results.values()]
     columns = [(dtype, threads) for dtype in options.dtype for threads in options.threads]
     lines = ["# Operations and layers: Trireme's time over PyTorch's", "",
-             f"{time.strftime('%Y-%m-%d')}, {options.machine}, commit {options.commit}, PyTorch {torch}: microseconds of "
-             "Trireme, and in brackets its",
-             f"time over PyTorch's. Medians of {options.rounds} rounds. [bench/op_compare.py](../op_compare.py) explains "
-             "how it is measured, and",
-             "[bench/op_cases.cpp](../op_cases.cpp) has the shapes.", "",
+             f"{time.strftime('%Y-%m-%d')}, {options.machine}, commit {options.commit}, PyTorch {torch}: microseconds",
+             f"of Trireme, and in brackets its time over PyTorch's. Medians of {options.rounds} rounds. "
+             "[bench/op_compare.py](../op_compare.py)",
+             "explains how it is measured, and [bench/op_cases.cpp](../op_cases.cpp) has the shapes.", "",
              f"{len(ratios)} ratios: the median is {statistics.median(ratios):.2f}, "
              f"{sum(r > 1.1 for r in ratios)} are above 1.1, the largest is {max(ratios):.2f}.", "",
              "| operation | size | " + " | ".join(f"{dtype}, {threads} thread{'s' * (threads > 1)}"
