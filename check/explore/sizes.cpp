@@ -132,7 +132,7 @@ bool is_fixed(const std::string& flag) {
       {"set by the kind faults", {"spike-threshold", "spike-window", "spike-rollbacks"}},
       {"where a run is made", {"ranks", "reduction", "collectives", "links", "device", "threads", "pin"}},
       {"drawn where bits are compared", {"log-every", "checkpoint-every", "keep", "verify"}}};
-  const Trackers trackers = all_trackers();  // the same
+  const Trackers trackers = all_trackers();  // whose flags are drawn there, too
   return std::any_of(fixed.begin(), fixed.end(), [&](const auto& reason) { return reason.second.contains(flag); }) ||
          std::any_of(trackers.begin(), trackers.end(), [&](const auto& t) { return t->example().first == flag; });
 }

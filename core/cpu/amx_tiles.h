@@ -1,6 +1,7 @@
 // One product of AMX tiles, written once for the processor's tiles and for their emulation in software. Unit has
 // load<t>, of 16 rows of 64 bytes, zero<t>, store<t>, load_sum<t> and dot<sum, a, b>, where the numbers are tile
-// registers. Registers 0 to 3 hold sums, 4 and 5 rows of A, 6 and 7 columns of B. Include it from amx_tiles.cpp and amx_software.cpp only.
+// registers. Registers 0 to 3 hold sums, 4 and 5 rows of A, 6 and 7 columns of B. Include it from amx_tiles.cpp and
+// amx_software.cpp only.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace {
 
 __m512bh as_pairs(__m512i words) { return reinterpret_cast<__m512bh>(words); }
 
-/// 16 values of bf16. Of the forms without a mask, GCC 12 says that they use what is not initialised.
+/// 16 values of bf16. GCC 12 warns that these intrinsics, in their forms without a mask, use uninitialised values.
 __m512 widen(const std::uint16_t* bits) {
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bits));
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, halves), 16));

@@ -76,8 +76,9 @@ struct Plan {
     const std::int64_t shared_fit = std::max<std::int64_t>(1, shared_block_bytes / (shared_panel() * size));
     shared_blocks = divide_up(shared.count(), shared_fit);
     most_shared = divide_up(shared.count(), shared_blocks);
-    // If the shared operand stays in a second-level cache, the private one passes by it: panels are used while the
-    // first-level cache has them, and C is written row by row if it is A that passes by.
+    // If the shared operand stays in a second-level cache, a thread packs one panel of the private operand and
+    // multiplies it by all of the shared one, while the first-level cache holds it. If the panel is of A, the tiles of a
+    // row of C follow one another.
     const bool one_by_one = shared_blocks == 1 && part_shared() * size <= own_block_bytes &&
                             p.c.rows * p.c.columns >= least_by_one && p.gathered_b == nullptr;
     at_once = Unit::whole && most_depth > steps_at_once ? most_at_once : 1;
@@ -342,7 +343,7 @@ class Multiplication {
       const IndexRange rows = plan_.a.piece(piece_of_a), columns = plan_.b.piece(plan_.share_a ? i : s);
       tiles[t] = {rows, columns,
                   in_place(piece_of_a, depth) ? Unit::in_place(strip_of_a(piece_of_a, depth))
-                                              : Unit::packed(plan_.share_a ? shared_panel : panel),
+                                              : packed_row_tiles(plan_.share_a ? shared_panel : panel),
                   plan_.share_a ? panel : shared_panel, place_of(rows, columns, k, sums[t].data())};
     }
     for (std::size_t t = 0; t < count; ++t)
@@ -350,8 +351,7 @@ class Multiplication {
                           tiles[t].place.stride);
     for (std::int64_t step = steps_at_once; step < depth.size(); step += steps_at_once) {
       for (std::size_t t = 0; t < count; ++t) {
-        tiles[t].a.data = static_cast<const std::byte*>(tiles[t].a.data) + steps_at_once / 32 * tiles[t].a.group;
-        tiles[t].b += Unit::offset(0, steps_at_once);
+        Unit::advance(steps_at_once, tiles[t].a, tiles[t].b);
         unit_.multiply_add_rows(tiles[t].a, std::min(steps_at_once, depth.size() - step), tiles[t].b,
                                 tiles[t].place.data, tiles[t].place.stride);
       }
@@ -426,7 +426,7 @@ class Multiplication {
     if (last && !finish_.nothing()) return store_finished_tile(rows, columns, tile, alpha, beta, bias);
     if (!side_by_side(columns)) return store_apart(rows, columns, tile, alpha, beta, bias);
     auto* c = static_cast<Out*>(p_.c.data) + rows.begin * p_.c.row_stride + column_of_c(columns.begin);
-    if (rounded(rows.size(), columns, tile, alpha, beta, bias, c, p_.c.row_stride)) return;
+    if (store_if_only_rounded(rows.size(), columns, tile, alpha, beta, bias, c, p_.c.row_stride)) return;
     for (std::int64_t i = rows.begin; i < rows.end; ++i, tile += width, c += p_.c.row_stride) {
       if (columns.size() == width) {
         write_row(tile, width, alpha, beta, bias, c);
@@ -436,9 +436,10 @@ class Multiplication {
     }
   }
 
-  /// Stores a tile with the instructions of a unit that rounds, if that is all there is to do.
-  bool rounded(std::int64_t rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias, Out* to,
-               std::int64_t stride) const {
+  /// Stores a tile of which only the bias and rounding are left, with the unit's instructions for that, if it has some.
+  /// Returns whether it did.
+  bool store_if_only_rounded(std::int64_t rows, IndexRange columns, const T* tile, T alpha, T beta, const In* bias,
+                             Out* to, std::int64_t stride) const {
     if constexpr (Unit::rounds && std::same_as<Out, bf16>) {
       if (alpha != 1 || beta != 0 || columns.size() != width) return false;
       store_rounded<Unit>(rows, tile, bias, to, stride);
@@ -464,7 +465,7 @@ class Multiplication {
     const std::int64_t stride = p_.c.row_stride, n = columns.size();
     Out* const c = static_cast<Out*>(p_.c.data) + rows.begin * stride + columns.begin;
     std::array<Out, Plan<Unit>::tile> values;
-    if (!rounded(rows.size(), columns, tile, alpha, beta, bias, values.data(), width)) {
+    if (!store_if_only_rounded(rows.size(), columns, tile, alpha, beta, bias, values.data(), width)) {
       for (std::int64_t i = 0; i < rows.size(); ++i) {
         if (beta != 0) std::copy_n(c + i * stride, n, values.data() + i * n);
         write_row(tile + i * width, n, alpha, beta, bias, values.data() + i * n);

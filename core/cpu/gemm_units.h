@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 #include "core/cpu/bf16_tiles.h"
 #include "core/cpu/pack.h"
@@ -98,7 +99,11 @@ struct TileUnit {
     constexpr auto size = static_cast<std::int64_t>(sizeof(bf16));
     return {a.data, a.stride * size, 16 * a.stride * size, 32 * size};
   }
-  static RowTiles packed(const Element* panel) { return packed_row_tiles(panel); }
+  /// Moves both operands on by `steps` steps of K, a multiple of 32.
+  static void advance(std::int64_t steps, RowTiles& a, const Element*& b) {
+    a.data = static_cast<const std::byte*>(a.data) + steps / 32 * a.group;
+    b += offset(columns, steps);
+  }
 
   TileUnit() {
     if constexpr (!software) set_up_amx();

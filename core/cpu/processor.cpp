@@ -63,7 +63,8 @@ bool has_tiles() { return false; }
 std::vector<Bf16Unit> find_units() {
   std::vector<Bf16Unit> units = {Bf16Unit::vectors};
   if (has_pairs()) units.insert(has_fast_pairs() ? units.end() : units.begin(), Bf16Unit::pairs);
-  if (has_pairs() && has_tiles()) units.push_back(Bf16Unit::tiles);
+  if (has_pairs() && has_tiles())  // store_rounded() needs the former
+    units.push_back(Bf16Unit::tiles);
   return units;
 }
 

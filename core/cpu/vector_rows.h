@@ -15,7 +15,8 @@
 
 namespace trireme::cpu {
 
-/// Rounded as bf16(float). The instruction for it makes zeros of subnormal numbers.
+/// Rounds as bf16(float) does. The instruction for it makes zeros of subnormal numbers, so vectors with such numbers are
+/// rounded without it.
 inline void store(bf16* to, Vector<float> x) {
 #if defined(__AVX512BF16__) && defined(__AVX512DQ__)
   constexpr int subnormal = 0x20;

@@ -24,17 +24,17 @@ class Tracker {
   virtual void declare(Flags& flags) = 0;
   /// Throws ExitCode::usage if what the flag asks for cannot be.
   virtual void validate(const RunOptions& run) const = 0;
-  /// On the first rank's process, before the data is loaded: takes what may be refused, such as a port.
+  /// Called in the first rank's process before the data is loaded: takes what the system may refuse, such as a port.
   virtual void acquire() {}
-  /// On the first rank: adds its sink, if the flag asks for it.
+  /// Called on the first rank: adds its sink, if the flag asks for it.
   virtual void add_sink(EventStream& events) = 0;
-  /// Its flag, and a value with which any run can be tried; for checks that a tracker changes no number.
+  /// Its flag, and a value that any run with a folder accepts: with it, the explorer checks that no number changes.
   virtual std::pair<std::string, std::string> example() const = 0;
 };
 using Trackers = std::vector<std::unique_ptr<Tracker>>;
 
 Trackers all_trackers();
-/// Declares the flags of all of them. `trackers` outlive `flags`.
+/// Declares the flags of all of them. Parsing `flags` sets values in `trackers`, which must still exist.
 void declare_trackers(Flags& flags, const Trackers& trackers);
 
 }  // namespace trireme
